@@ -41,7 +41,7 @@ from ...transports.protocol import Transport, check_transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
-from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION
+from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION, UNKNOWN_LEVEL
 from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
@@ -540,7 +540,7 @@ class Client:
             level: One of `LOG_LEVELS`.
         """
         if level not in LOG_LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+            raise ValueError(UNKNOWN_LEVEL)
         if not self.server.revision.is_modern:
             await self.call("logging/setLevel", {"level": level}, timeout=timeout)
         # Stored only now: a level that the server has refused must not be kept.

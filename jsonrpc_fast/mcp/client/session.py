@@ -26,6 +26,7 @@ from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
 from ...validator import JsonRpcValidator
+from ..http.headers import OWN_STATUSES
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from ..protocol.meta import MAX_INPUTS, method_not_found
 from ..protocol.records import EmptyObject
@@ -41,8 +42,6 @@ NotificationHandler = Callable[[dict[str, Any]], object]
 """Handles one method of the server's notifications: takes the params; sync or async."""
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
-_FINAL_STATUSES: Final = (401, 403, 407, 429)
-"""HTTP statuses that end the handshake: no revision of the protocol explains them."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
 """Seconds before each repetition of a request that the server wants repeated without input. The last value is
 reused."""
@@ -110,7 +109,7 @@ class ClientSession(McpSession):
                 step = self._handshake.failed(error)
             except HttpStatusError as error:
                 # A server that refuses the probe with a status such as 400 may be a legacy one.
-                if step.method == "initialize" or error.status in _FINAL_STATUSES:
+                if step.method == "initialize" or error.status in OWN_STATUSES:
                     raise
                 step = self._handshake.failed(error)
             else:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ...errors import CallTimeout, RpcError, StateError
 from ...types import UNSET, Unset
+from ..protocol.meta import FINAL_STATUSES
 from .results import invalid_result
 
 CallMethod = Callable[..., Awaitable[dict[str, Any]]]
@@ -29,7 +30,6 @@ POLL_SECONDS: Final = 1.0
 """The interval between polls of a task, unless the server suggests one."""
 _MIN_POLL_SECONDS: Final = 0.02
 _MAX_POLL_SECONDS: Final = 60.0
-_FINAL: Final = frozenset({"cancelled", "completed", "failed"})
 
 
 @dataclass(eq=False, repr=False)
@@ -102,7 +102,7 @@ class ClientTask:
             if seconds <= 0:
                 raise CallTimeout("the task did not end in time")
             task = await self.get(timeout=UNSET if seconds == inf else seconds)
-            if task.get("status") in _FINAL:
+            if task.get("status") in FINAL_STATUSES:
                 break
             # After new input the task may continue at once, so ask again without a pause.
             if task.get("status") == "input_required" and await self._send_input(task):

@@ -24,7 +24,7 @@ from ...errors import EncodeError, RpcError, invalid_params
 from ...session.running import detached, waiting
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import HEADER_KEY, LIST_METHODS, method_not_found
+from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
@@ -34,8 +34,8 @@ from .upstream import Places, Upstream
 
 MAX_OWNERS: Final = 100_000
 """The maximum number of URIs whose servers are remembered."""
-CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each in LIST_METHODS.values()})
-"""The notifications that a list has changed."""
+CHANGES: Final = {change.method: kind for kind, change in LIST_CHANGES.items()}
+"""The notifications that a list has changed, and its kind."""
 UPDATED: Final = "notifications/resources/updated"
 
 _NAMED: Final = ("prompts/get", "tools/call")
@@ -43,13 +43,6 @@ _MAX_SCHEMAS: Final = 10_000
 """The maximum number of tools that ask for headers over HTTP."""
 _MAX_TEMPLATES: Final = 1000
 """The maximum number of templates that URIs are compared with."""
-
-_CAPABILITIES: Final = {
-    "roots/list": "roots",
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-}
-"""The capabilities that a client must declare for requests of servers."""
 
 _logger: Final = logger_of("gateway")
 
@@ -274,12 +267,12 @@ class Catalog:
             self._late.discard(task)
             # An empty list changes nothing for the client.
             if not task.cancelled() and task.result():
-                self._client.changed(f"notifications/{LIST_METHODS[place[0]].kind}/list_changed", Raw(b"{}"))
+                self._client.changed(LIST_CHANGES[LIST_METHODS[place[0]].kind].method, Raw(b"{}"))
 
     # The messages of the servers.
 
     async def _ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
-        needed = _CAPABILITIES.get(method)
+        needed = INPUT_REQUESTS.get(method)
         # MCP: a server must not send requests for which the client has not declared a capability. The gateway refuses
         # them in place of the client.
         if needed is None or not self._capabilities.supports(needed):

@@ -39,7 +39,7 @@ from ...transports.stdio.child import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, HandshakeResult, method_not_found
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, HandshakeResult, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..relay import RELAY_ERROR
@@ -305,7 +305,7 @@ class GatewayConnection(FrontSession):
     async def _set_level(self, catalog: Catalog, method: str, params: Raw) -> Any:
         level = text_member(params, "level")
         if level not in LOG_LEVELS:
-            raise invalid_params(f"level must be one of {', '.join(LOG_LEVELS)}")
+            raise invalid_params(UNKNOWN_LEVEL)
         # Servers that start later get the level from `Upstream.level`, and those of 2026-07-28 with each request.
         running = [upstream for upstream in catalog.upstreams.values() if upstream.is_running]
         for upstream in catalog.upstreams.values():
@@ -425,7 +425,7 @@ class GatewayConnection(FrontSession):
     def _heard(self, method: str, params: Raw) -> list[Notification]:
         """Return the notifications of a change to the subscriptions of 2026-07-28 that ask for it."""
         if method in CHANGES:
-            return list(self._subscriptions.list_changed(method.split("/")[1], is_legacy=False))
+            return list(self._subscriptions.list_changed(CHANGES[method], is_legacy=False))
         return list(self._subscriptions.resource_updated(member(params, ("uri",)), is_legacy=False))
 
 

@@ -34,7 +34,7 @@ from ...handlers.failures import on_failure
 from ...session import Destination
 from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LIST_METHODS, LOG_LEVELS
+from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
 from ..relay import RELAY_ERROR
 from ..server.request.handshake import RequestRules
 from ..server.request.inputs import MAY_NEED_INPUT
@@ -43,7 +43,7 @@ from .catalog import Catalog, CatalogClient
 from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
 from .upstream import Upstream, first, is_input_required, retrieve
 
-CALLS: Final = frozenset({"completion/complete", "prompts/get", "resources/read", "tools/call"})
+CALLS: Final = MAY_NEED_INPUT | {"completion/complete"}
 """The requests that go to one server."""
 INPUT_SECONDS: Final = 600.0
 """How long a call to a server with a handshake waits for the client's input."""
@@ -267,7 +267,7 @@ class ModernClient(CatalogClient):
         self.catalog: Catalog = make(self)
         self.listeners: dict[object, Callable[[str, Raw], None]] = {}
         self.used: float = 0.0
-        self._may_be_asked = any(map(capabilities.supports, ("elicitation", "roots", "sampling")))
+        self._may_be_asked = any(map(capabilities.supports, INPUT_REQUESTS.values()))
         self._rounds = rounds
         self._calls: dict[Upstream, LongCall] = {}
         self._more: dict[str, list[Upstream]] = {}  # processes of servers that were busy

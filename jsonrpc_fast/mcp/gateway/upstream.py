@@ -54,8 +54,9 @@ from ..client.limits import Restarts, wait_until
 from ..client.results import all_pages
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, method_not_found
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
 from ..relay import RELAY_ERROR
+from ..server.request.subscriptions import URIS
 from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
 MAX_RESTARTS: Final = 3
@@ -148,13 +149,12 @@ class _Session(ClientSession):
         self, transport: Transport, handshake: ClientHandshake, receive: Callable[[Any, SessionContext], Any]
     ) -> None:
         super().__init__(transport, handshake, {}, None, **_SESSION)
-        self._rules = handshake
         self._receive_message = receive
 
     def serve(self, params: Any, context: SessionContext) -> Any:
         if not context.is_notification:
             # The handshake itself responds to `ping`, and refuses requests before `initialize` is done.
-            result = self._rules.receive_request(context.method)
+            result = self._handshake.receive_request(context.method)
             if result is not None:
                 return result
         return self._receive_message(as_raw(params), context)
@@ -432,10 +432,9 @@ class Upstream:
                 stream.cancel()
 
     def _wanted(self) -> dict[str, Any]:
-        kinds = sorted({each.kind for each in LIST_METHODS.values()})
-        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds if self.supports(f"{kind}.listChanged")}
+        wanted = {} if self.server is None else changes_filter(self.server.capabilities)
         if self.subscriptions and self.supports("resources.subscribe"):
-            wanted["resourceSubscriptions"] = list(self.subscriptions)
+            wanted[URIS] = list(self.subscriptions)
         return wanted
 
     # Starting and ending.

@@ -39,7 +39,7 @@ from ...transports.protocol import MessageOptions
 from ...types import IdKey, MessageId, id_key
 from ..protocol.meta import object_members
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
-from .headers import RequestHeaders
+from .headers import OWN_STATUSES, RequestHeaders
 from .sending import (
     EVENT_STREAM,
     STRAY,
@@ -79,8 +79,6 @@ _ONLY_EVENTS: Final = (
     "Streamable HTTP"
 )
 _MAX_REFUSAL_BYTES: Final = 64 * 1024
-_OWN_STATUSES: Final = (401, 403, 407, 429)
-"""Statuses that say more than the JSON-RPC error in the same response."""
 
 
 @dataclass(slots=True, eq=False)
@@ -397,7 +395,7 @@ class StreamableHttpClient(Connection):
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
                 # A server that could not read the message sends the id null. An error of a proxy (5xx) may have any id.
-                if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
+                if id_key(found.id) == id_key(id) or (status < 500 and status not in OWN_STATUSES):
                     self._on_item(post, Response(id, error=found.error), response)
                     return
         # A server of HTTP+SSE refuses the POST, because its endpoint is for GET. Only its first event identifies it.

@@ -65,6 +65,9 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest absolute value of an integer that a header may repeat."""
 
+OWN_STATUSES: Final = (401, 403, 407, 429)
+"""Statuses that no revision of the protocol explains, and that say more than an error in the same response."""
+
 BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """A bearer token (RFC 6750, section 2.1)."""
 

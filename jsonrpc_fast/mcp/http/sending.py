@@ -31,7 +31,7 @@ from ...handlers.failures import is_foreign_cancellation, on_failure
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from ..protocol.meta import object_members
-from ..protocol.versions import HANDSHAKE_VERSIONS
+from ..protocol.versions import HANDSHAKE_VERSIONS, since
 from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
 
 try:
@@ -55,8 +55,8 @@ IDLE_SECONDS: Final = 30.0
 MAX_IDLE: Final = 64
 """Maximum number of connections without a request."""
 
+_WITH_VERSION_HEADER: Final = since("2025-06-18")
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
-_WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 _MAX_REDIRECTS: Final = 5
 # Visible ASCII, as the specification requires. The bound is this package's, because the client repeats the id with each
 # request.

@@ -32,7 +32,7 @@ from ...codes import ErrorCode
 from ...http.requests import RETRY_SOON, WHITESPACE, Refusal
 from ...session import SessionOptions
 from ..applications import HttpSettings
-from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
+from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since
 from ..server.request.session import ClientConnection
 from ..server.serving import ConnectionFactory
 from .event_log import EventLog, no_events
@@ -51,6 +51,7 @@ _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
 _LISTENER: Final = "get"
 """The prefix of the names of the streams that GETs open."""
+_RESUMABLE: Final = since("2025-11-25")
 _NO_SESSION: Final = "There is no session with this id."
 
 
@@ -330,7 +331,7 @@ class SessionRequests:
 
     def _is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has not received a message yet."""
-        return self._responder.log is not None and revision is not None and revision.version >= "2025-11-25"
+        return self._responder.log is not None and revision is not None and revision.version in _RESUMABLE
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)

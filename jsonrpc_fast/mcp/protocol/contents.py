@@ -27,6 +27,11 @@ _OPTIONAL: Final[dict[str, tuple[type, str]]] = {
 }
 
 
+def text_content(text: str) -> dict[str, Any]:
+    """Return a content block of text."""
+    return {"type": "text", "text": text}
+
+
 def items_fault(value: Any, path: str) -> str | None:
     """Return the fault of a list of blocks, messages or contents; None if it is valid."""
     if not isinstance(value, list):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ...codec import Raw
 from ...codec._backend import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
+from .capabilities import ServerCapabilities
 from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from .versions import REVISIONS, VERSIONS
 
@@ -28,11 +29,22 @@ HEADER_KEY: Final = "x-mcp-header"
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The extension of 2026-07-28 for tasks (SEP-2663)."""
 
+INPUT_REQUESTS: Final = {
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+}
+"""The requests by which a server asks its client, and the capability that each needs."""
+
 LISTEN_METHOD: Final = "subscriptions/listen"
 """The request that opens a subscription (2026-07-28). Its response ends the subscription."""
 
+FINAL_STATUSES: Final = frozenset({"cancelled", "completed", "failed"})
+"""The statuses in which a task stays."""
+
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of `notifications/message` (RFC 5424), the least severe first."""
+UNKNOWN_LEVEL: Final = f"level must be one of {', '.join(LOG_LEVELS)}"
 
 MAX_COMPLETIONS: Final = 100
 """Maximum number of values in one completion (specification, "Completion")."""
@@ -53,6 +65,29 @@ MISSING_SERVER_REQUESTS: Final[dict[str, frozenset[str]]] = {
 """By version: the server requests that only other revisions define."""
 
 
+FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
+
+
+class ListChange(NamedTuple):
+    """The notification of it, the capability to send that, and the member of a subscription's filter to get it."""
+
+    method: str
+    capability: str
+    member: str
+
+
+LIST_CHANGES: Final[dict[FeatureKind, ListChange]] = {
+    kind: ListChange(f"notifications/{kind}/list_changed", f"{kind}.listChanged", f"{kind}ListChanged")
+    for kind in get_args(FeatureKind)
+}
+"""The changes of lists by kind."""
+
+
+def changes_filter(capabilities: ServerCapabilities) -> dict[str, Any]:
+    """Return the filter of `subscriptions/listen` for all changes of lists that a server announces."""
+    return {change.member: True for change in LIST_CHANGES.values() if capabilities.supports(change.capability)}
+
+
 class ListMethod(NamedTuple):
     """A list that clients ask for.
 
@@ -63,7 +98,7 @@ class ListMethod(NamedTuple):
         type: The class of an item.
     """
 
-    kind: str
+    kind: FeatureKind
     member: str
     key: str
     type: type[Definition]

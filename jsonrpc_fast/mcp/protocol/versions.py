@@ -127,6 +127,11 @@ MODERN_VERSIONS: Final = tuple(version for version in VERSIONS if REVISIONS[vers
 LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_VERSIONS[-1]
 
 
+def since(version: str) -> tuple[str, ...]:
+    """Return a version and the later ones."""
+    return VERSIONS[VERSIONS.index(version) :]
+
+
 def in_order(versions: Sequence[str]) -> tuple[str, ...]:
     """Sort versions, the oldest first.
 
@@ -137,17 +142,6 @@ def in_order(versions: Sequence[str]) -> tuple[str, ...]:
     if unknown or not versions or isinstance(versions, str):
         raise ValueError(f"versions must be some of {', '.join(VERSIONS)}")
     return tuple(version for version in VERSIONS if version in versions)
-
-
-def negotiate(requested: str, supported: Sequence[str] = HANDSHAKE_VERSIONS) -> str:
-    """Return the version for the response to `initialize`: the requested one if supported, else the latest supported.
-
-    Args:
-        requested: `protocolVersion` of the request.
-        supported: The legacy versions that the server supports, the oldest first; at least one.
-    """
-    # Not an error: the client closes the connection if it cannot use this version ("Lifecycle").
-    return requested if requested in supported else supported[-1]
 
 
 def latest_common(theirs: Sequence[str], ours: Sequence[str]) -> str | None:

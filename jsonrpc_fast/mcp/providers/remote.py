@@ -29,13 +29,19 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import ConnectionLost, RpcError, StateError
 from ..client.client import Client
 from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
-from ..protocol.meta import LIST_METHODS, SERVER_INFO_KEY
-from ..server.functions.providers import FeatureKind, Provider
+from ..protocol.meta import (
+    INPUT_REQUESTS,
+    LIST_CHANGES,
+    LIST_METHODS,
+    LISTEN_METHOD,
+    SERVER_INFO_KEY,
+    FeatureKind,
+    changes_filter,
+)
+from ..server.functions.providers import Provider
 from ..server.request.context import Context
 from ..server.serving import InProcess
 
-_KINDS: Final[tuple[FeatureKind, ...]] = ("tools", "prompts", "resources")
-_ASKED: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
 _NOT_FOUND: Final = (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS)
 _current: ContextVar[Context | None] = ContextVar("the request that a call of a proxy serves", default=None)
 _logger: Final = logger_of("mcp")
@@ -56,7 +62,7 @@ class Proxy(Provider):
         TypeError: `connect` is not callable.
     """
 
-    def __init__(self, connect: Callable[[Handlers], Client], kinds: Collection[str] = _KINDS) -> None:
+    def __init__(self, connect: Callable[[Handlers], Client], kinds: Collection[str] = Provider.kinds) -> None:
         check_callable("connect", connect, may_be_none=False)
         self.kinds = kinds
         self._connect = connect
@@ -69,9 +75,9 @@ class Proxy(Provider):
     async def lifespan(self) -> AsyncIterator[None]:
         """Connect the client, and close it at the end."""
         handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            f"notifications/{kind}/list_changed": partial(self._on_change, kind) for kind in _KINDS
+            change.method: partial(self._on_change, kind) for kind, change in LIST_CHANGES.items()
         }
-        handlers |= {method: partial(self._ask, method) for method in _ASKED}
+        handlers |= {method: partial(self._ask, method) for method in INPUT_REQUESTS}
         async with self._connect(handlers) as client:
             self._client = client
             # Not needed for a legacy server, which announces changes without a subscription.
@@ -205,12 +211,9 @@ class Proxy(Provider):
 
 async def _listen(client: Client) -> None:
     """Subscribe to the changes of lists, which a modern server sends only to subscribers."""
-    wanted = {
-        f"{kind}ListChanged": True for kind in _KINDS if client.server.capabilities.supports(f"{kind}.listChanged")
-    }
-    if wanted:
+    if wanted := changes_filter(client.server.capabilities):
         with suppress(RpcError, ConnectionLost, StateError):
-            await client.call("subscriptions/listen", {"notifications": wanted}, timeout=None)
+            await client.call(LISTEN_METHOD, {"notifications": wanted}, timeout=None)
 
 
 def _report(context: Context, progress: dict[str, Any]) -> None:

@@ -29,14 +29,22 @@ from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, TASKS_EXTENSION, HandshakeResult
+from ..protocol.meta import (
+    LIST_METHODS,
+    LISTEN_METHOD,
+    LOG_LEVELS,
+    TASKS_EXTENSION,
+    UNKNOWN_LEVEL,
+    FeatureKind,
+    HandshakeResult,
+)
 from ..protocol.uris import check_uri
 from .functions.functions import RegisteredFunction
 from .methods import CAPABILITIES, Method, Methods, call_method, run_within
 from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
 from .request.inputs import Inputs, check_input_required
-from .request.session import FrontSession, check_level
+from .request.session import FrontSession
 from .request.subscriptions import TASK_IDS, ClientSubscriptions
 from .request.tasks import Task
 
@@ -80,7 +88,7 @@ class ServerConnection(FrontSession):
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
         self._has_state = False
-        self._changed_lists: dict[str, None] = {}  # of which the client has not been notified yet
+        self._changed_lists: dict[FeatureKind, None] = {}  # of which the client has not been notified yet
         self._changed_uris: dict[str, None] = {}
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
@@ -218,10 +226,8 @@ class ServerConnection(FrontSession):
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level: Any = params.get("level")
-        try:
-            check_level(level)
-        except ValueError as error:
-            raise invalid_params(str(error)) from None
+        if level not in LOG_LEVELS:
+            raise invalid_params(UNKNOWN_LEVEL)
         self.log_level = level
         return {}
 
@@ -256,7 +262,7 @@ class ServerConnection(FrontSession):
 
     # Changes.
 
-    def list_changed(self, kind: str) -> None:
+    def list_changed(self, kind: FeatureKind) -> None:
         """Notify the client soon that a list has changed."""
         # Sent later, and once: registering many tools in a row is one change for the client.
         self._notify_soon()

@@ -36,11 +36,11 @@ from ...handlers.params.problems import Misfit
 from ...types import NEVER_AWAITABLE, MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
-from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, method_not_found
+from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, FeatureKind, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, not_found
 from ..protocol.versions import Revision
 from .functions.functions import RegisteredFunction
-from .functions.providers import FeatureKind, Provider
+from .functions.providers import Provider
 from .functions.registry import Mount, Registered, RegisteredTool, Registry
 from .request.context import Context, ContextServer
 from .request.lifespan import Lifespan
@@ -318,10 +318,9 @@ class Methods:
             revision: The revision of the request.
             complete: Takes the result of an async function, and returns what the coroutine returns.
         """
-        # Empty and null arguments take the slower path, whose check also refuses `[]` and `""`.
-        arguments = params.get("arguments") or _object(params, "arguments")
-        if type(arguments) is not dict:
-            raise invalid_params("arguments must be an object")
+        arguments = params.get("arguments")
+        if type(arguments) is not dict:  # null or absent, or a fault
+            arguments = _object(params, "arguments")
         function = tool.function
         # Most calls are plain: their classes show that neither the schema nor a conversion changes anything.
         if not function.are_plain(arguments):

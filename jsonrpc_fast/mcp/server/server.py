@@ -34,11 +34,11 @@ from ...session import SessionOptions
 from ...transports.protocol import Transport
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
-from ..protocol.meta import LIST_METHODS
+from ..protocol.meta import LIST_METHODS, FeatureKind
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
 from .functions.decorators import Decorators
-from .functions.providers import FeatureKind, Provider
+from .functions.providers import Provider
 from .functions.registry import Registry, ShownErrors
 from .methods import Methods, Middleware, UnknownName
 from .request.context import Context, mounted
@@ -299,7 +299,7 @@ class Server(Decorators, Served):
         self.lifespan.add(provider.lifespan)
         provider.add_listener(self)
 
-    def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
+    def list_changed(self, kind: FeatureKind) -> None:
         """Notify clients that a list has changed. Registering and unregistering do this themselves.
 
         A legacy client is notified after `notifications/initialized`, a modern one if it subscribed.
@@ -342,6 +342,6 @@ class Server(Decorators, Served):
             for connection in self.connections:
                 connection.task_changed(task)
 
-    def _changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
+    def _changed(self, kind: FeatureKind) -> None:
         self.changes: int = self.changes + 1
         self.list_changed(kind)

@@ -30,6 +30,7 @@ from msgspec import UNSET
 
 from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
+from ..protocol.contents import text_content
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.uris import text_contents
 from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
@@ -154,7 +155,7 @@ class TemplatePrompts:
         result: dict[str, Any] = (
             {} if prompt.prompt.description is UNSET else {"description": prompt.prompt.description}
         )
-        return {**result, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+        return {**result, "messages": [{"role": "user", "content": text_content(text)}]}
 
     def complete(self, name: str, argument: Mapping[str, str]) -> dict[str, Any] | None:
         """Return completions of an argument (`values`); None for an unknown prompt.

@@ -16,7 +16,7 @@ from jsonrpc_fast.mcp.protocol.versions import (
     VERSIONS,
     in_order,
     latest_common,
-    negotiate,
+    since,
 )
 
 from ...support.mcp_schemas import definitions_of
@@ -62,17 +62,8 @@ def test_profile(version: str) -> None:
     assert REVISIONS[version].profile is PRESETS[f"mcp-{version}"]
 
 
-@rows(
-    ("requested", "supported", "answered"),
-    [
-        ("2024-11-05", HANDSHAKE_VERSIONS, "2024-11-05"),
-        ("2025-11-25", ("2024-11-05", "2025-03-26"), "2025-03-26"),
-        ("1.0.0", HANDSHAKE_VERSIONS, "2025-11-25"),
-        ("2026-07-28", HANDSHAKE_VERSIONS, "2025-11-25"),
-    ],
-)
-def test_negotiate(requested: str, supported: tuple[str, ...], answered: str) -> None:
-    assert negotiate(requested, supported) == answered
+def test_since() -> None:
+    assert since("2025-11-25") == ("2025-11-25", "2026-07-28")
 
 
 def test_latest_common() -> None:

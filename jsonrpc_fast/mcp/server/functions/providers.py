@@ -26,13 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, get_args
 
 from ...protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ...protocol.meta import FeatureKind
 from ..request.context import Context
 from ..values.blocks import ToolResult
-
-FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 
 class ChangeListener(Protocol):
@@ -56,7 +55,7 @@ class Provider:
             not UTF-8.
     """
 
-    kinds: Collection[str] = ("tools", "prompts", "resources")
+    kinds: Collection[str] = get_args(FeatureKind)
     unsafe_uris: bool = False
     _listeners: tuple[ChangeListener, ...] = ()
 

@@ -22,14 +22,14 @@ from ...protocol.capabilities import (
     ToolTasks,
 )
 from ...protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
-from ...protocol.meta import LIST_METHODS, TASKS_EXTENSION
+from ...protocol.meta import LIST_METHODS, TASKS_EXTENSION, FeatureKind
 from ...protocol.naming import Prefixes
 from ...protocol.records import EmptyObject
 from ...protocol.uris import UriTemplate, is_unsafe_part
 from ..request.tasks import TaskStart, TaskSupport
 from ..values.tools import CheckedTool
 from .functions import RegisteredFunction
-from .providers import FeatureKind, Provider
+from .providers import Provider
 
 D = TypeVar("D", bound=Definition)
 

@@ -32,6 +32,7 @@ from ...protocol.meta import (
     MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
+    UNKNOWN_LEVEL,
     HandshakeResult,
     is_modern_meta,
     method_not_found,
@@ -44,7 +45,6 @@ from ...protocol.versions import (
     VERSIONS,
     Revision,
     in_order,
-    negotiate,
 )
 
 _MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
@@ -240,7 +240,7 @@ class ServerHandshake:
         if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
         # An unknown version is not an error: the client decides whether it can use the one that is offered.
-        version = negotiate(requested, self._legacy_versions)
+        version = requested if requested in self._legacy_versions else self._legacy_versions[-1]
         self.session = RequestRules(
             REVISIONS[version],
             _record(ClientCapabilities, params, "capabilities", version),
@@ -280,7 +280,7 @@ class ServerHandshake:
         # `logging/setLevel`.
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
-            raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+            raise invalid_params(f"{LOG_LEVEL_KEY}: {UNKNOWN_LEVEL}")
         token = _progress_token(meta) if "progressToken" in meta else None
         rules = RequestRules(revision, capabilities, info, token, level)
         if method in MISSING_CLIENT_REQUESTS[version] and method not in self._methods:

@@ -25,14 +25,12 @@ from ....codec._backend import dumps
 from ....codec._json import loads
 from ....codes import ErrorCode
 from ....errors import EncodeError, RpcError, invalid_params
-from ...protocol.meta import MAX_INPUTS
+from ...protocol.meta import INPUT_REQUESTS, MAX_INPUTS
 from ...protocol.versions import Revision
 from .request_state import MAX_STATE_BYTES, StateSeal
 
 MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
 """The requests whose result may ask for input."""
-INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
-"""The requests by which a function asks the client for input."""
 
 
 class InputRequired(BaseException):
@@ -156,13 +154,11 @@ def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
         params: The params of the request.
     """
     params = params or {}
-    if method == "roots/list":
-        return "roots"
-    if method == "sampling/createMessage":
-        return "sampling.tools" if "tools" in params or "toolChoice" in params else "sampling"
+    if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
+        return "sampling.tools"
     if method == "elicitation/create":
         return "elicitation.url" if params.get("mode") == "url" else "elicitation.form"
-    return None
+    return INPUT_REQUESTS.get(method)
 
 
 def cannot_send() -> RpcError:

@@ -17,7 +17,7 @@ from ....session import Destination, SessionContext, SessionOptions
 from ....session.running import Run
 from ....transports.protocol import Transport
 from ....types import UNSET, Unset
-from ...protocol.meta import LOG_LEVELS
+from ...protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL
 from ...protocol.versions import Revision
 from ...session import McpSession
 from .handshake import RequestRules, ServerHandshake
@@ -175,4 +175,4 @@ class FrontSession(McpSession, ClientConnection):
 def check_level(level: str) -> None:
     """Raise ValueError for an unknown level of log messages."""
     if level not in LOG_LEVELS:
-        raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        raise ValueError(UNKNOWN_LEVEL)

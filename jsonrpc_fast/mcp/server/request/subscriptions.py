@@ -24,7 +24,7 @@ from ....errors import RpcError, invalid_params
 from ....session import Destination
 from ....types import MessageId
 from ...protocol.capabilities import ServerCapabilities
-from ...protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
+from ...protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_EXTENSION, FeatureKind, changes_filter
 
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
@@ -33,13 +33,6 @@ MAX_URIS: Final = 1024
 subscribes to."""
 MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
 """Maximum length of the URI of a subscribed resource: the connection keeps it."""
-
-_CHANGES: Final = {
-    "tools": "toolsListChanged",
-    "prompts": "promptsListChanged",
-    "resources": "resourcesListChanged",
-}
-"""The member of a filter that asks for changes to a list, by kind."""
 
 URIS: Final = "resourceSubscriptions"
 """The member of a filter with the URIs whose changes the client wants."""
@@ -85,6 +78,7 @@ class ClientSubscriptions:
 
     def __init__(self, capabilities: ServerCapabilities) -> None:
         self._capabilities = capabilities
+        self._changes = changes_filter(capabilities)
         self.streams: list[SubscriptionStream] = []
         self._uris: set[str] = set()  # subscribed by a legacy client
 
@@ -136,21 +130,19 @@ class ClientSubscriptions:
         """Return whether the client is subscribed to a resource."""
         return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
 
-    def list_changed(self, kind: str, is_legacy: bool) -> Iterator[Notification]:
+    def list_changed(self, kind: FeatureKind, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed list.
 
         Args:
-            kind: "tools", "prompts" or "resources".
+            kind: The kind of the list.
             is_legacy: Whether a legacy session is open and may be notified.
         """
+        method, _, member = LIST_CHANGES[kind]
         # The specification forbids notifications that were not declared.
-        if not self._capabilities.supports(f"{kind}.listChanged"):
-            return
-        method = f"notifications/{kind}/list_changed"
-        if is_legacy:
+        if is_legacy and member in self._changes:
             yield Notification(method)
         for stream in self.streams:
-            if stream.filter.get(_CHANGES[kind]):
+            if member in stream.filter:
                 yield Notification(method, {"_meta": stream.meta()})
 
     def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
@@ -181,12 +173,12 @@ class ClientSubscriptions:
         if not isinstance(filter, dict):
             raise invalid_params("notifications must be an object")
         supported: dict[str, Any] = {}
-        for kind, name in _CHANGES.items():
+        for _, _, name in LIST_CHANGES.values():
             wanted = filter.get(name, False)
             if type(wanted) is not bool:
                 raise invalid_params(f"notifications/{name} must be a boolean")
             # The acknowledgement shows the client which part of its filter is supported: the rest is not an error.
-            if wanted and self._capabilities.supports(f"{kind}.listChanged"):
+            if wanted and name in self._changes:
                 supported[name] = True
         uris = _strings(filter, URIS)
         if uris and self._capabilities.supports("resources.subscribe"):

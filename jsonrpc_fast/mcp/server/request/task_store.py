@@ -38,9 +38,7 @@ MAX_RESULT_WAITERS: Final = 16
 """Maximum number of `tasks/result` requests that wait for one task."""
 
 TASK_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update"})
-_LEGACY_METHODS: Final = TASK_METHODS - {"tasks/update"}
 _MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"})
-_LEGACY_VERSION: Final = "2025-11-25"
 _MAX_ID_CHARACTERS: Final = 256
 _logger: Final = logger_of("mcp")
 
@@ -180,7 +178,8 @@ class TaskStore:
                 context.require(capability)
             return support != "forbidden" and context.client_capabilities.supports(capability)
         # Tasks came with 2025-11-25, and left the protocol for an extension in the next revision.
-        is_wanted = context.revision.version == _LEGACY_VERSION and context.params.get("task") is not None
+        has_tasks = "tasks/get" in context.revision.client_requests
+        is_wanted = has_tasks and context.params.get("task") is not None
         if is_wanted and support == "forbidden":
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool does not run as a task")
         if not is_wanted and support == "required":
@@ -330,7 +329,7 @@ def _check_method(method: str, context: Context) -> None:
         if method not in _MODERN_METHODS:
             raise method_not_found()
         context.require(f"extensions.{TASKS_EXTENSION}")
-    elif method not in _LEGACY_METHODS or context.revision.version != _LEGACY_VERSION:
+    elif method not in context.revision.client_requests:
         raise method_not_found()
 
 

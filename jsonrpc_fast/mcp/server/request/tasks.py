@@ -10,14 +10,13 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from ....errors import RpcError, StateError
 from ....transports.waiters import Waiters
 from ....types import UNSET, Unset
-from .inputs import INPUT_REQUESTS, cannot_send
-
-_FINAL: Final = frozenset({"cancelled", "completed", "failed"})
+from ...protocol.meta import FINAL_STATUSES, INPUT_REQUESTS
+from .inputs import cannot_send
 
 TaskSupport = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the client asks for it, or always."""
@@ -99,7 +98,7 @@ class Task:
     @property
     def is_final(self) -> bool:
         """Whether the status does not change any more."""
-        return self.status in _FINAL
+        return self.status in FINAL_STATUSES
 
     def describe(self) -> dict[str, Any]:
         """Return the members of `Task` in the form of its revision."""

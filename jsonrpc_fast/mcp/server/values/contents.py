@@ -17,13 +17,13 @@ from msgspec import UNSET
 from ....codec._backend import dumps
 from ....errors import EncodeError
 from ....handlers.json_values import to_json
-from ...protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
+from ...protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault, text_content
 from ...protocol.definitions import Resource, ResourceTemplate
 from ...protocol.uris import blob_contents, text_contents, uri_faults
-from ...protocol.versions import VERSIONS, Revision
+from ...protocol.versions import VERSIONS, Revision, since
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
-_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+_VERSIONS: Final = {"audio": since("2025-03-26"), "resource_link": since("2025-06-18")}
 
 
 def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def sampling_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
     made = []
     for _, message in _messages(messages):
         content = message.get("content")
-        made.append({**message, "content": {"type": "text", "text": content} if isinstance(content, str) else content})
+        made.append({**message, "content": text_content(content) if isinstance(content, str) else content})
     return made
 
 
@@ -171,7 +171,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
 
 def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
     if isinstance(value, str):
-        return {"type": "text", "text": to_json(value)}
+        return text_content(to_json(value))
     block = _present(_members(value, path))
     if isinstance(block.get("resource"), dict):
         block["resource"] = _present(block["resource"])
@@ -185,10 +185,9 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
         if uri is not None and kind in ("resource", "resource_link") and uri_faults(uri):
             raise TypeError(f"{path} must have a valid URI")
     # An older client would refuse the whole result because of a block that it does not know.
-    if VERSIONS.index(_SINCE.get(kind, VERSIONS[0])) <= VERSIONS.index(revision.version):
+    if revision.version in _VERSIONS.get(kind, VERSIONS):
         return block
-    text = block["uri"] if kind == "resource_link" else f"[{kind}: {block['mimeType']}]"
-    return {"type": "text", "text": text}
+    return text_content(block["uri"] if kind == "resource_link" else f"[{kind}: {block['mimeType']}]")
 
 
 def _members(value: Any, path: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from msgspec import UNSET
 from ...._pointers import child_of, index_of, parts_of
 from ....codec._backend import dumps
 from ....handlers.json_values import json_of, to_json
+from ...protocol.contents import text_content
 from ...protocol.definitions import Tool
 from ...protocol.faults import SchemaFault
 from ...protocol.schemas import Schema
@@ -113,7 +114,7 @@ class CheckedTool:
         """
         if type(value) is str and self._is_text:  # the most frequent case: a shorter path to the same result
             result: dict[str, Any] = {"content": [{"type": "text", "text": value}]}
-            if self._is_structured and (revision.structured_results or revision.any_structured_results):
+            if self._is_structured and revision.structured_results:
                 result["structuredContent"] = {"result": value}
             return result
         if isinstance(value, ToolResult):
@@ -211,11 +212,6 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
 def error_result(text: str) -> dict[str, Any]:
     """Return the `CallToolResult` of a failed call, with an explanation for the model."""
     return {"content": [text_content(text)], "isError": True}
-
-
-def text_content(text: str) -> dict[str, Any]:
-    """Return a content block of text."""
-    return {"type": "text", "text": text}
 
 
 def _text_of(summary: str, faults: list[SchemaFault]) -> str:

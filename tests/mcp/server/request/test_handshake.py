@@ -79,11 +79,17 @@ def test_initialize() -> None:
 
 
 @rows(
-    ("requested", "negotiated"),
-    [("2024-11-05", "2024-11-05"), ("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25"), ("", "2025-11-25")],
+    ("requested", "supported", "negotiated"),
+    [
+        ("2024-11-05", VERSIONS, "2024-11-05"),
+        ("2026-07-28", VERSIONS, "2025-11-25"),
+        ("1999-01-01", VERSIONS, "2025-11-25"),
+        ("", VERSIONS, "2025-11-25"),
+        ("2025-11-25", VERSIONS[:2], "2025-03-26"),
+    ],
 )
-def test_version_negotiation(requested: str, negotiated: str) -> None:
-    reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
+def test_version_negotiation(requested: str, supported: tuple[str, ...], negotiated: str) -> None:
+    reply = ask(server(supported), "initialize", {**INITIALIZE, "protocolVersion": requested})
     assert isinstance(reply, HandshakeResult)
     assert reply.result["protocolVersion"] == negotiated
 
@@ -244,7 +250,7 @@ def test_discover(corpora: Path) -> None:
         ({"clientInfo": {"name": "SECRET"}}, "io.modelcontextprotocol/clientInfo: /version is missing"),
         (
             {"logLevel": "SECRET"},
-            f"io.modelcontextprotocol/logLevel must be one of {', '.join(LOG_LEVELS)}",
+            f"io.modelcontextprotocol/logLevel: level must be one of {', '.join(LOG_LEVELS)}",
         ),
     ],
 )
