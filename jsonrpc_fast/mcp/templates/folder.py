@@ -20,24 +20,16 @@ from typing import Final
 
 SUFFIXES: Final = (".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2")
 
+MAX_FILE_BYTES: Final = 256 * 1024
+"""Maximum size of one file."""
+MAX_FILES: Final = 1000
+"""Maximum number of templates."""
+MAX_FOLDER_BYTES: Final = 16 * 1024 * 1024
+"""Maximum size of all templates together."""
+
 _MAX_ENTRIES: Final = 100_000  # files of any kind
 _OPEN_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CAN_OPEN_BY_PARTS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
-
-
-@dataclass(frozen=True, slots=True)
-class FolderLimits:
-    """Bounds on the files that are read from a folder.
-
-    Attributes:
-        file_bytes: Maximum size of one file.
-        files: Maximum number of files.
-        folder_bytes: Maximum size of all files together.
-    """
-
-    file_bytes: int = 256 * 1024
-    files: int = 1000
-    folder_bytes: int = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +84,11 @@ def stem_of(name: str) -> str:
     return stem
 
 
-def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, TemplateFile] | None = None) -> Folder:
+def read_folder(directory: Path, known: Mapping[str, TemplateFile] | None = None) -> Folder:
     """Read the templates in a folder. A missing folder is empty.
 
     Args:
         directory: The folder.
-        limits: How much of it is read.
         known: The templates that were read before: an unchanged file is not read again.
     """
     # Resolved once: the folder itself may be a link.
@@ -106,17 +97,17 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
     skipped: dict[str, str] = {}
     size = 0
     for name, path in _candidates(root):
-        if len(files) == limits.files:
-            skipped[name] = f"the folder has more than {limits.files} templates; no more are read"
+        if len(files) == MAX_FILES:
+            skipped[name] = f"the folder has more than {MAX_FILES} templates; no more are read"
             break
-        file = _read(root, name, path, limits, (known or {}).get(name))
+        file = _read(root, name, path, (known or {}).get(name))
         if isinstance(file, str):
             skipped[name] = file
             continue
         size += file.signature[1]
         # Bounded, because all texts are kept in memory, here and in each rendering process.
-        if size > limits.folder_bytes:
-            skipped[name] = f"the templates have more than {limits.folder_bytes} bytes in total; no more are read"
+        if size > MAX_FOLDER_BYTES:
+            skipped[name] = f"the templates have more than {MAX_FOLDER_BYTES} bytes in total; no more are read"
             break
         files[name] = file
     return Folder(dict(sorted(files.items())), skipped)
@@ -138,7 +129,7 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
                 yield os.path.relpath(path, root).replace(os.sep, "/"), path
 
 
-def _read(root: str, name: str, path: str, limits: FolderLimits, known: TemplateFile | None) -> TemplateFile | str:
+def _read(root: str, name: str, path: str, known: TemplateFile | None) -> TemplateFile | str:
     """Return the template in a file, or why the file is not one."""
     # The name becomes a part of a URI, and of lines in a log.
     if not name.isprintable():
@@ -160,11 +151,11 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
             return known
         try:
             # One byte more than the limit shows that the file is too large.
-            data = stream.read(limits.file_bytes + 1)
+            data = stream.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
-    if len(data) > limits.file_bytes:
-        return f"it has more than {limits.file_bytes} bytes"
+    if len(data) > MAX_FILE_BYTES:
+        return f"it has more than {MAX_FILE_BYTES} bytes"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -33,8 +33,9 @@ from ...errors import RpcError, invalid_params
 from ..protocol.contents import text_content
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.uris import text_contents
-from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
-from .rendering import Renderer, RenderLimits, RenderTimeout, Sources
+from . import rendering
+from .folder import Folder, TemplateFile, read_folder, stem_of
+from .rendering import Renderer, RenderTimeout, Sources
 
 MAX_ARGUMENT_CHARACTERS: Final = 1024 * 1024
 """Maximum length of all arguments of one prompt together."""
@@ -92,32 +93,31 @@ class _Snapshot:
 class TemplatePrompts:
     """The prompts and resources of a folder of text templates, which is empty until the first `refresh`.
 
-    Every method blocks, for up to `RenderLimits.seconds` per template, and may be called from any thread. Call `close`
+    Every method blocks, for up to RENDER_SECONDS per template, and may be called from any thread. Call `close`
     at the end.
 
     Args:
         directory: The folder.
-        render_limits: The limits for rendering one template.
 
     Raises:
         NotADirectoryError: `directory` is not a folder.
     """
 
-    def __init__(self, directory: Path | str, *, render_limits: RenderLimits | None = None) -> None:
+    def __init__(self, directory: Path | str) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
             raise NotADirectoryError(f"{self._directory} is not a folder")
-        self._renderer = Renderer(render_limits)
+        self._renderer = Renderer()
         self._refreshing = threading.Lock()
         self._is_closed = False
-        self._snapshot = _Snapshot(Folder({}, {}), Sources(0, {}), {}, {}, {})
+        self._snapshot = _Snapshot(Folder({}, {}), {}, {}, {}, {})
 
     def refresh(self) -> Changes:
         """Read the files that have changed, and return the differences."""
         # Locked, because the file watcher and a first request may both read the folder.
         with self._refreshing:
             old = self._snapshot
-            folder = read_folder(self._directory, FolderLimits(), old.folder.files)
+            folder = read_folder(self._directory, old.folder.files)
             # Only new warnings, because polling would repeat them every ten seconds.
             skipped = folder.skipped.items() - old.folder.skipped.items()
             _warn([f"template {name!a} is skipped: {why}" for name, why in sorted(skipped)])
@@ -193,11 +193,10 @@ class TemplatePrompts:
         self._renderer.close()
 
     def _render(self, snapshot: _Snapshot, prompt: _TemplatePrompt, arguments: dict[str, str]) -> str:
-        limits = self._renderer.limits
         try:
             response = self._renderer.render(snapshot.sources, prompt.template, arguments)
         except RenderTimeout:
-            response = {"error": f"took longer than {limits.seconds:g} seconds"}
+            response = {"error": f"took longer than {rendering.RENDER_SECONDS:g} seconds"}
         except (RuntimeError, OSError) as error:  # the process died, or none could be started
             response = {"error": f"could not be rendered: {type(error).__name__}"}
         match response:
@@ -206,7 +205,7 @@ class TemplatePrompts:
             case {"error": "missing", "argument": str(missing)} if missing in prompt.values:
                 raise invalid_params(f"missing argument: {missing}")
             case {"error": "large"}:
-                why = f"rendered more than {limits.characters} characters"
+                why = f"rendered more than {rendering.MAX_TEXT_CHARACTERS} characters"
             case {"error": "failed"}:
                 why = _failure(response)
             case {"error": "missing"}:
@@ -222,7 +221,7 @@ class TemplatePrompts:
 
     def _read(self, folder: Folder, old: _Snapshot) -> _Snapshot:
         files = folder.files
-        sources = Sources(old.sources.key + 1, {name: file.text for name, file in files.items()})
+        sources = {name: file.text for name, file in files.items()}
         shown = [name for name, file in files.items() if not file.is_partial]
         analyses = self._analyse(sources, shown, folder, old)
         # Includes files that do not compile: names must not change when such a file is fixed.

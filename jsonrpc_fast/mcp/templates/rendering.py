@@ -20,10 +20,21 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ...handlers.failures import on_failure
+
+RENDER_SECONDS: Final = 5.0
+"""How long rendering a template may take."""
+MAX_TEXT_CHARACTERS: Final = 1024 * 1024
+"""Maximum length of a rendered text."""
+MAX_MEMORY_BYTES: Final = 512 * 1024 * 1024
+"""Maximum memory of a process; without effect on Windows."""
+MAX_PROCESSES: Final = 2
+"""Maximum number of processes."""
+
+Sources = Mapping[str, str]
+"""The texts of templates by name. A process loads them once, as long as they are the same object."""
 
 _COMMAND: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -35,50 +46,15 @@ _RESPONSE_BYTES: Final = 64 * 1024  # maximum size of a response without the ren
 _CHARACTER_BYTES: Final = 6  # maximum size of an escaped character
 
 
-@dataclass(frozen=True, slots=True)
-class RenderLimits:
-    """The limits for rendering one template.
-
-    Attributes:
-        seconds: Maximum time to render.
-        characters: Maximum length of the rendered text.
-        memory_bytes: Maximum memory of the process; without effect on Windows.
-        processes: Maximum number of processes.
-    """
-
-    seconds: float = 5.0
-    characters: int = 1024 * 1024
-    memory_bytes: int = 512 * 1024 * 1024
-    processes: int = 2
-
-
 class RenderTimeout(Exception):
     """The template exceeded its deadline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The texts of templates by name. Each process loads them once.
-
-    Attributes:
-        key: Identifies these texts: other texts have another key.
-        texts: The texts by name.
-    """
-
-    key: int
-    texts: Mapping[str, str]
-
-
 class Renderer:
-    """Render and analyse templates. Call `close` at the end.
+    """Render and analyse templates. Call `close` at the end."""
 
-    Args:
-        limits: The limits for rendering one template.
-    """
-
-    def __init__(self, limits: RenderLimits | None = None) -> None:
-        self.limits: RenderLimits = limits or RenderLimits()
-        self._slots = threading.BoundedSemaphore(self.limits.processes)
+    def __init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(MAX_PROCESSES)
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
@@ -95,7 +71,7 @@ class Renderer:
             RuntimeError: The process died, or the renderer is closed.
             OSError: No process could be started.
         """
-        request = {"do": "render", "template": template, "arguments": arguments, "characters": self.limits.characters}
+        request = {"do": "render", "template": template, "arguments": arguments, "characters": MAX_TEXT_CHARACTERS}
         return self._call(sources, request)
 
     def analyse(self, sources: Sources, template: str) -> dict[str, Any]:
@@ -122,11 +98,11 @@ class Renderer:
             process = self._acquire()
             response = None
             try:
-                if process.loaded != sources.key:
-                    process.call({"do": "load", "sources": dict(sources.texts)}, _LOAD_SECONDS, _RESPONSE_BYTES)
-                    process.loaded = sources.key
-                size = _RESPONSE_BYTES + _CHARACTER_BYTES * self.limits.characters
-                response = process.call({**request, "seconds": self.limits.seconds}, self.limits.seconds, size)
+                if process.loaded is not sources:
+                    process.call({"do": "load", "sources": dict(sources)}, _LOAD_SECONDS, _RESPONSE_BYTES)
+                    process.loaded = sources
+                size = _RESPONSE_BYTES + _CHARACTER_BYTES * MAX_TEXT_CHARACTERS
+                response = process.call({**request, "seconds": RENDER_SECONDS}, RENDER_SECONDS, size)
             finally:
                 # A process that did not respond in time, or not in JSON, may be in any state.
                 self._release(process, is_usable=response is not None)
@@ -143,7 +119,7 @@ class Renderer:
                     return process
                 self._running.discard(process)
                 process.kill()
-        process = _Process(self.limits.memory_bytes)
+        process = _Process()
         with self._lock:
             if not self._is_closed:
                 self._running.add(process)
@@ -164,14 +140,14 @@ class _Process:
     """A process that runs `sandbox.main`.
 
     Attributes:
-        loaded: The key of the sources that it has loaded; None before the first.
+        loaded: The sources that it has loaded; None before the first.
     """
 
-    def __init__(self, memory_bytes: int) -> None:
-        self.loaded: int | None = None
+    def __init__(self) -> None:
+        self.loaded: Sources | None = None
         paths = json.dumps([os.path.abspath(path) for path in sys.path])
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _COMMAND, paths, str(memory_bytes)],
+            [sys.executable, "-I", "-c", _COMMAND, paths, str(MAX_MEMORY_BYTES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A template can cause an endless stream of warnings.

@@ -14,8 +14,8 @@ import pytest
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.templates import prompts as prompts_module
+from jsonrpc_fast.mcp.templates import rendering
 from jsonrpc_fast.mcp.templates.prompts import Changes, TemplatePrompts
-from jsonrpc_fast.mcp.templates.rendering import RenderLimits
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import table
@@ -43,9 +43,9 @@ def opened(folder: Path) -> Iterator[Opened]:
     """Return a function that writes files into the folder and opens it."""
     prompts = []
 
-    def open_folder(files: dict[str, str], **limits: Any) -> TemplatePrompts:
+    def open_folder(files: dict[str, str]) -> TemplatePrompts:
         write(folder, files)
-        prompts.append(TemplatePrompts(folder, **limits))
+        prompts.append(TemplatePrompts(folder))
         prompts[-1].refresh()
         return prompts[-1]
 
@@ -328,11 +328,15 @@ HOSTILE = {
 
 
 @pytest.mark.slow
-def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture, corpora: Path) -> None:
+def test_hostile_templates(
+    opened: Opened, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder.parent / "secret.txt").write_text("SECRET")
     files = {f"{name}.txt": text for name, text in HOSTILE.items()}
-    limits = RenderLimits(seconds=1, characters=100_000, memory_bytes=256 * 1024 * 1024)
-    prompts = opened({**files, "good.txt": "good {{ x }}"}, render_limits=limits)
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 1)
+    monkeypatch.setattr(rendering, "MAX_TEXT_CHARACTERS", 100_000)
+    monkeypatch.setattr(rendering, "MAX_MEMORY_BYTES", 256 * 1024 * 1024)
+    prompts = opened({**files, "good.txt": "good {{ x }}"})
     outcomes = {}
     for prompt in prompts.prompts():
         names = {argument["name"] for argument in prompt.to_dict()["arguments"]}
@@ -357,8 +361,9 @@ def test_hostile_templates(opened: Opened, folder: Path, caplog: pytest.LogCaptu
 
 
 @pytest.mark.slow
-def test_a_looping_template_does_not_delay_another(opened: Opened) -> None:
-    prompts = opened({"loop.txt": HOSTILE["loop"], "good.txt": "good"}, render_limits=RenderLimits(seconds=3))
+def test_a_looping_template_does_not_delay_another(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 3)
+    prompts = opened({"loop.txt": HOSTILE["loop"], "good.txt": "good"})
     assert text_of(prompts, "good") == "good"
     thread = threading.Thread(target=refused, args=(prompts, "loop"))
     thread.start()

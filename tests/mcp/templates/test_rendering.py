@@ -13,24 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from jsonrpc_fast.mcp.templates.rendering import Renderer, RenderLimits, RenderTimeout, Sources
+from jsonrpc_fast.mcp.templates import rendering
+from jsonrpc_fast.mcp.templates.rendering import Renderer, RenderTimeout
 
 from ...support.places import ROOT
 from ...support.processes import wait_until_asleep, wait_until_busy
 from ...support.waiting import blocking_eventually
 
-SOURCES = Sources(
-    1,
-    {
-        "hello": "Hello {{ name }}",
-        "loop": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-    },
-)
+SOURCES = {
+    "hello": "Hello {{ name }}",
+    "loop": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+}
 
 
 @pytest.fixture
-def renderer() -> Iterator[Renderer]:
-    made = Renderer(RenderLimits(seconds=1, processes=2))
+def renderer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Renderer]:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 1)
+    made = Renderer()
     yield made
     made.close()
 
@@ -51,7 +50,7 @@ def test_a_process_is_kept(renderer: Renderer) -> None:
 
 def test_a_process_loads_other_sources(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
-    assert renderer.render(Sources(2, {"hello": "Bye"}), "hello", {}) == {"text": "Bye"}
+    assert renderer.render({"hello": "Bye"}, "hello", {}) == {"text": "Bye"}
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
@@ -68,8 +67,9 @@ def test_a_process_is_killed_at_the_deadline(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
-def test_a_process_that_dies_while_it_renders() -> None:
-    renderer = Renderer(RenderLimits(seconds=30))
+def test_a_process_that_dies_while_it_renders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 30)
+    renderer = Renderer()
     try:
         renderer.render(SOURCES, "hello", {"name": "Bob"})
         [before] = processes_of(renderer)
@@ -121,8 +121,9 @@ def test_close_kills_an_idle_process() -> None:
         renderer.render(SOURCES, "hello", {"name": "Bob"})
 
 
-def test_close_kills_a_process_that_renders() -> None:
-    renderer = Renderer(RenderLimits(seconds=30))
+def test_close_kills_a_process_that_renders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 30)
+    renderer = Renderer()
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [process] = processes_of(renderer)
     wait_until_asleep(process)
@@ -146,7 +147,7 @@ def test_a_process_imports_the_package_of_its_parent() -> None:
     """Even if only the parent's environment says where the package is."""
     code = (
         "from jsonrpc_fast.mcp.templates.rendering import *; r = Renderer(); "
-        "print(r.render(Sources(1, {'a': 'found'}), 'a', {})['text']); r.close()"
+        "print(r.render({'a': 'found'}, 'a', {})['text']); r.close()"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", code], cwd="/", env=env, capture_output=True, text=True, timeout=60)
@@ -158,13 +159,13 @@ def test_a_process_imports_the_package_of_its_parent() -> None:
 def test_a_process_ends_without_its_parent() -> None:
     code = (
         "import os, threading, time\n"
-        "from jsonrpc_fast.mcp.templates.rendering import *\n"
-        "r = Renderer(RenderLimits(seconds=1))\n"
-        "r.render(Sources(1, {'a': ''}), 'a', {})\n"
+        "from jsonrpc_fast.mcp.templates import rendering\n"
+        "rendering.RENDER_SECONDS = 1\n"
+        "r = rendering.Renderer()\n"
+        "r.render({'a': ''}, 'a', {})\n"
         "[p] = r._running\n"
         "print(p._process.pid, flush=True)\n"
-        f"s = Sources(1, {{'a': '', 'loop': {SOURCES.texts['loop']!r}}})\n"
-        "s = Sources(2, s.texts)\n"
+        f"s = {{'loop': {SOURCES['loop']!r}}}\n"
         "threading.Thread(target=lambda: r.render(s, 'loop', {}), daemon=True).start()\n"
         "time.sleep(0.3)\n"
         "os._exit(0)\n"
