@@ -37,6 +37,8 @@ _STATUSES: Final = {
 """The status of an error response without a session, by code; 200 for others."""
 _MAX_SPARE: Final = 64
 """The maximum number of connections that wait for a request."""
+_MAX_TOOLS: Final = 1024
+"""The maximum number of tools whose headers are remembered. Among them are tools that have been removed."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -164,6 +166,8 @@ class StatelessRequests:
                 expected = parameter_headers(schema)
             except ValueError:  # clients do not use this tool
                 expected = {}
+            if len(self._parameters) >= _MAX_TOOLS:
+                self._parameters.clear()
             self._parameters[name] = schema, expected  # cached with the schema, because a tool may be registered again
         if expected:
             check_parameters(headers, expected, member_of(params, "arguments"))

@@ -10,10 +10,11 @@ from weakref import WeakSet
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.connection import ServerConnection
 
-from ...support.mcp_http import client_of, modern, request
+from ...support.mcp_http import Exchange, client_of, modern, request
 from ...support.waiting import eventually
 
 
@@ -116,3 +117,19 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
             await answer.aread()
         await call(client, "resources/list")
         await eventually(lambda: count_of(connections) == 0)
+
+
+async def test_the_tools_that_are_remembered_have_a_bound() -> None:
+    server = Server("test", "1.0")
+    app = McpEndpoint(server)
+    for number in range(1100):
+        name = f"tool_{number}"
+        schema = {"type": "object", "title": name, "required": []}  # the list, so that the collector knows the dict
+        server.tool(name=name, description="A tool.", input_schema=schema)(lambda: "x")
+        body = modern(request(1, "tools/call", name=name, arguments={}))
+        start, _ = await Exchange(app, body["json"], headers=body["headers"]).events()
+        assert start["status"] == 200
+        server.unregister("tools", name)
+    gc.collect()
+    schemas = [each for each in gc.get_objects() if type(each) is dict and str(each.get("title")).startswith("tool_")]
+    assert len(schemas) < 1000
