@@ -33,6 +33,7 @@ from typing import Any, Final, TextIO
 try:
     import anyio
     import anyio.lowlevel
+    from anyio.abc import ObjectReceiveStream, ObjectSendStream
     from mcp import types as _types
     from mcp.client.stdio import StdioServerParameters, get_default_environment
     from mcp.client.stdio import stdio_client as _sdk_stdio_client
@@ -40,7 +41,6 @@ try:
     from mcp.shared.message import SessionMessage
     from pydantic import BaseModel
     from pydantic_core import to_jsonable_python
-    from typing_extensions import Self
 except ModuleNotFoundError as _missing:
     raise ImportError('this adapter needs the MCP SDK for Python: pip install "mcp>=2"') from _missing
 
@@ -353,25 +353,8 @@ def to_line(message: Any) -> bytes:
     return line.encode()
 
 
-class _Stream:
-    """The part of anyio's interface that the read stream and the write stream share."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    async def aclose(self) -> None:
-        self.close()
-        await anyio.lowlevel.checkpoint()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class _ReadStream(_Stream):
-    """The session's read stream over a transport: the part of anyio's stream that the SDK uses.
+class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
+    """The session's read stream over a transport.
 
     Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
 
@@ -489,17 +472,12 @@ class _ReadStream(_Stream):
         self._transport.resume_reading()
         self._wake()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+    async def aclose(self) -> None:
+        self.close()
+        await anyio.lowlevel.checkpoint()
 
 
-class _WriteStream(_Stream):
+class _WriteStream(ObjectSendStream[SessionMessage]):
     """The session's write stream over a transport."""
 
     def __init__(self, transport: Connection, read_stream: _ReadStream) -> None:
@@ -524,3 +502,7 @@ class _WriteStream(_Stream):
 
     def close(self) -> None:
         self._is_closed = True
+
+    async def aclose(self) -> None:
+        self.close()
+        await anyio.lowlevel.checkpoint()
