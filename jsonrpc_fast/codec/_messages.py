@@ -684,7 +684,7 @@ _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 _JSON_TYPES: Final[tuple[Any, ...]] = (dict, list, str, int, float, bool, type(None))
 
 
-SMALL_BYTES: Final = 2048  # up to this size, dicts are faster than patterns
+MAX_DICT_BYTES: Final = 2048  # up to this size, dicts are faster than patterns
 
 
 class Rules(dict[int, Verdict]):
@@ -703,7 +703,7 @@ class Rules(dict[int, Verdict]):
         null_ids: A request may have the id null.
         id_characters: A string of up to this length is never too long for an id: a character has up to four bytes.
         method_characters: The same for a method.
-        small_bytes: The size up to which a message is read as a dict.
+        max_dict_bytes: The size up to which a message is read as a dict.
         usual_params: The types of params in valid calls, for the fast path.
         usual_results: The types of results in valid responses.
     """
@@ -714,13 +714,13 @@ class Rules(dict[int, Verdict]):
         "id_characters",
         "ignores_extra",
         "limits",
+        "max_dict_bytes",
         "message_bytes",
         "method_characters",
         "null_ids",
         "numbers",
         "owner",
         "profile",
-        "small_bytes",
         "usual_params",
         "usual_results",
     )
@@ -733,7 +733,7 @@ class Rules(dict[int, Verdict]):
         self.message_bytes = self.limits.message_bytes
         self.numbers = numbers_of(self.profile)
         self.has_text_limits = self.limits.depth < MAX_DEPTH or self.numbers != 0
-        self.small_bytes = min(self.message_bytes, SMALL_BYTES)
+        self.max_dict_bytes = min(self.message_bytes, MAX_DICT_BYTES)
         self.id_characters = self.limits.id_bytes // 4
         self.method_characters = self.limits.method_bytes // 4
         self.ignores_extra = self.profile.extra_members is True

@@ -26,7 +26,7 @@ from ..profile import JSONRPC, MAX_DEPTH, Profile
 from ..types import ENVELOPE_MEMBERS, UNSET
 from ._json import JSONDecodeError, dumps_unchecked, loads
 from ._messages import (
-    SMALL_BYTES,
+    MAX_DICT_BYTES,
     Message,
     ParseError,
     Raw,
@@ -94,7 +94,7 @@ def with_fast_path(plain_decode: F) -> F:
                 return text
             data = text
         found: Message | list[Message] | None = None
-        if not raw and len(data) <= rules.small_bytes:
+        if not raw and len(data) <= rules.max_dict_bytes:
             try:
                 value = loads(data)
             except JSONDecodeError:
@@ -246,7 +246,7 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
     if not begin.startswith(b"[") or not stripped.endswith(b"]") or rules.batch_fault(1) is not None:
         return None
     # A batch of small items is faster as a list of dicts. The versions in its beginning show their size.
-    if not raw and text.count(_QUOTED["jsonrpc"], 0, SMALL_BYTES) > 1:
+    if not raw and text.count(_QUOTED["jsonrpc"], 0, MAX_DICT_BYTES) > 1:
         return None
     at = text.index(b"[") + 1
     last = len(stripped[:-1].rstrip(_SPACE)) - 1

@@ -70,7 +70,7 @@ def assert_fast_path_agrees(text: bytes, profiles: list[Profile] = PROFILES) -> 
     """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pure_fast, "SMALL_BYTES", 0)
+        patch.setattr(_pure_fast, "MAX_DICT_BYTES", 0)
         for profile in profiles:
             for raw in (False, True):
                 found = _pure_fast._read_by_pattern(text, _pure.rules_of(profile), raw)
