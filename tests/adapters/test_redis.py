@@ -10,6 +10,7 @@ import random
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from redis.exceptions import RedisError
 from jsonrpc_fast.adapters.redis import RedisEventStore
 from jsonrpc_fast.errors import ConnectionLost, EventsLost
 
-from ..mcp.http.test_event_store import FORGED, append, rest_of
+from ..support.event_stores import CONTRACT, append, rest_of
 from ..support.redis_server import RedisServer, needs_server, redis_server
 from ..support.tables import rows
 from ..support.waiting import eventually, settle
@@ -63,48 +64,16 @@ async def until_subscribed(server: RedisServer) -> None:
     await eventually(lambda: command(server, "PUBSUB", "CHANNELS"))
 
 
-async def test_another_worker_resumes_a_stream(server: RedisServer) -> None:
+@rows("law", CONTRACT)
+async def test_the_contract_of_a_store_at_two_workers(server: RedisServer, law: Any) -> None:
+    await command(server, "FLUSHALL")
     async with two_stores(server) as (one, other):
-        ids = [await append(one, "s/1", data) for data in (None, b"a", None, b"b\0\xff\r\n", b"")]
-        assert ids == ["s/1-1", "s/1-2", "s/1-3", "s/1-4", "s/1-5"]
-        assert await append(one, "s/2", b"other") == "s/2-1"
-        await one.end("s/1")
-        await one.end("s/1")
-        assert await rest_of(other, "s/1-1") == [("s/1-2", b"a"), ("s/1-4", b"b\0\xff\r\n"), ("s/1-5", b"")]
-        assert await rest_of(one, "s/1-3") == [("s/1-4", b"b\0\xff\r\n"), ("s/1-5", b"")]
-        assert await rest_of(other, "s/1-5") == []
-        assert await other.stream_of("s/1-5") == "s/1"
-
-
-async def test_those_who_follow_at_another_worker_get_what_comes_later(server: RedisServer) -> None:
-    async with two_stores(server) as (one, other):
-        first = [await append(one, f"s/{stream}", None) for stream in range(3)]
-        followers = [asyncio.create_task(rest_of(other, first[number % 3])) for number in range(9)]
-        await until_subscribed(server)
-        expected: list[list[tuple[str, bytes]]] = [[], [], []]
-        for number in range(250):
-            data = b"%d" % number
-            for stream in range(3):
-                expected[stream].append((await append(one, f"s/{stream}", data), data))
-        for stream in range(3):
-            await one.end(f"s/{stream}")
-        for number, follower in enumerate(followers):
-            assert await follower == expected[number % 3]
+        await law(one, other, partial(until_subscribed, server))
 
         async def is_quiet() -> bool:
             return not await command(server, "PUBSUB", "CHANNELS")
 
         await eventually(is_quiet)
-
-
-@rows("event_id", FORGED)
-async def test_a_forged_id_resumes_nothing(server: RedisServer, event_id: str) -> None:
-    async with store_at(server) as store:
-        for _ in range(3):
-            await append(store, "s/1", b"secret")
-        assert await store.stream_of(event_id) is None
-        with pytest.raises(EventsLost):
-            await rest_of(store, event_id)
 
 
 async def test_too_many_events(server: RedisServer) -> None:
@@ -141,23 +110,6 @@ async def test_a_worker_keeps_what_it_writes_and_loses_what_it_does_not(server: 
         with pytest.raises(EventsLost):  # the worker is gone
             await follower
         assert await command(server, "KEYS", "*") == []
-
-
-async def test_a_forgotten_session(server: RedisServer) -> None:
-    async with two_stores(server) as (one, other):
-        for stream in ("s/1", "s/2", "t/1"):
-            await append(one, stream, b"x")
-        await one.end("s/2")
-        followers = [asyncio.create_task(rest_of(other, event_id)) for event_id in ("s/1-1", "t/1-1")]
-        await until_subscribed(server)
-        await other.forget("s")
-        with pytest.raises(EventsLost):
-            await followers[0]
-        assert await one.stream_of("s/1-1") is None
-        assert await one.stream_of("s/2-1") is None
-        await append(one, "t/1", b"y")
-        await one.end("t/1")
-        assert await followers[1] == [("t/1-2", b"y")]
 
 
 async def test_a_full_redis_makes_a_stream_end_with_a_fault(server: RedisServer) -> None:
