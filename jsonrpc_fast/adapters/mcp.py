@@ -39,8 +39,6 @@ try:
     from mcp.client.stdio import stdio_client as _sdk_stdio_client
     from mcp.server.stdio import stdio_server as _sdk_stdio_server
     from mcp.shared.message import SessionMessage
-    from pydantic import BaseModel
-    from pydantic_core import to_jsonable_python
 except ModuleNotFoundError as _missing:
     raise ImportError('this adapter needs the MCP SDK for Python: pip install "mcp>=2"') from _missing
 
@@ -251,29 +249,22 @@ def _inner(item: SessionMessage) -> Any:
     return item.message.root if _IS_WRAPPED else item.message  # type: ignore[union-attr]
 
 
-def _to_jsonable(value: Any) -> Any:
-    """Return the JSON form that the SDK writes for a value of another type in a payload."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, **_EXCLUDED)
-    return to_jsonable_python(value)
-
-
 def to_line(message: Any) -> bytes:
     """Encode one of the SDK's messages, with its newline."""
     try:
         if not message.model_extra:
             if isinstance(message, types.JSONRPCResponse):
-                return encode_result(message.id, message.result, default=_to_jsonable)
+                return encode_result(message.id, message.result)
             if isinstance(message, types.JSONRPCRequest):
-                return encode_request(message.id, message.method, message.params, default=_to_jsonable)
+                return encode_request(message.id, message.method, message.params)
             if isinstance(message, types.JSONRPCNotification):
-                return encode_notification(message.method, message.params, default=_to_jsonable)
+                return encode_notification(message.method, message.params)
             error = message.error
             if not error.model_extra:
                 data = error.data if "data" in error.model_fields_set else UNSET
-                return encode_error(message.id, error.code, error.message, data, default=_to_jsonable)
+                return encode_error(message.id, error.code, error.message, data)
     except (TypeError, ValueError):
-        pass  # for example an integer beyond 64 bits, or a long id
+        pass  # for example a model in a payload, an integer beyond 64 bits, or a long id
     line: str = message.model_dump_json(by_alias=True, **_EXCLUDED)
     return line.encode()
 
