@@ -42,8 +42,6 @@ MARKED: Final = re.compile(
 )
 CHANNELS: Final = ("stdio", "HTTP")
 IN_FLIGHT: Final = (1, 32)
-HTTP_BAR: Final = 70
-"""The maximum processor time of a call over HTTP, in microseconds."""
 
 
 class Contestant(NamedTuple):
