@@ -168,7 +168,7 @@ class _FastProtocol(JsonRPCProtocol):
                 self._send_response(data.id, error=known.to_response_error())
 
     def _encode(self, data: Any) -> bytes:
-        text = to_bytes(data if isinstance(data, dict) else self._serialize_message(data), self._serialize_message)
+        text = to_bytes(data if isinstance(data, dict) else self._serialize_message(data))
         return json.dumps(data, default=self._serialize_message).encode() if text is None else text
 
 
