@@ -19,20 +19,15 @@ from __future__ import annotations
 import json as _json
 import marshal
 import re
-from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from enum import Enum
 from functools import cache, wraps
 from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
 from json.encoder import encode_basestring
-from math import isfinite
 from typing import Any, Final
-from uuid import UUID
 
 from ..codec import BACKEND, Response, decode
 from ..codec import _json as _orjson
 from ..codec._backend import dumps as _dumps
-from ..codec._parts import parts_of
 from ..profile import JSONRPC
 
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
@@ -45,15 +40,9 @@ _find_nan, _find_negative_nan = (
     re.compile(last + rb"(?<=[g\xe7].{6}[\xf0-\xff]" + last + rb")", re.DOTALL).search for last in (rb"\x7f", rb"\xff")
 )
 """Find NaN and infinities in the format of `marshal` by the last byte, which is rare. A few other values match too."""
-_KEY_FAULT: Final = "Dict key must be str"
-_FLOAT_KEY: Final = re.compile(rb'"(-?[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+))":')
-"""A key that is a float, or a string that looks like one."""
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
 _SHORT: Final = 500
 """The json module is faster on a single shorter string."""
-_CONTAINERS: Final = {dict, list, tuple, OrderedDict, defaultdict, Counter}
-_SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
-"""Types that orjson and the json module write alike."""
 
 
 def loads(s: str | bytes | bytearray, **options: Any) -> Any:
@@ -135,8 +124,7 @@ def dumps(
         # Only the C function of the json module, without the encoder around it.
         if type(obj) is str and len(obj) < _SHORT and obj.isascii():
             return encode_basestring(obj)
-        convert = cls().default if cls is not None and default is None else default
-        text = to_bytes(obj, convert, sort_keys)
+        text = to_bytes(obj, sort_keys)
         if text is not None:
             return text.decode()
         # `_encoder` has exactly these options. Making an encoder takes longer than writing a small value.
@@ -158,68 +146,19 @@ def dumps(
     )
 
 
-def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys: bool = False) -> bytes | None:
+def to_bytes(value: Any, sort_keys: bool = False) -> bytes | None:
     """Return a value as compact UTF-8; None if orjson would not write what the json module writes."""
-    # orjson must leave a value to `default` wherever the json module does.
-    option = _orjson.OPT_PASSTHROUGH | (_orjson.OPT_SORT_KEYS if sort_keys else 0)
-    converted: list[Any] = []
-    convert = default
-    if default is not None:
-
-        def convert(item: Any) -> Any:
-            written = default(item)
-            converted.append(written)
-            return written
-
     try:
-        text = _dumps(value, convert, option)
-    except TypeError as error:
-        return _to_bytes_with_other_keys(value) if str(error) == _KEY_FAULT and not sort_keys else None
-    # orjson writes NaN and infinities as null, the json module as NaN and Infinity.
-    may_have_nan = b"null" in text
-    are_alike = _are_alike(value, may_have_nan) and (not converted or _are_alike(converted, may_have_nan))
-    return text if are_alike else None
-
-
-def _to_bytes_with_other_keys(value: Any) -> bytes | None:
-    """Return a value whose keys are not all strings as compact UTF-8; None if the json module must write it."""
-    try:
-        text = _dumps(value, None, _orjson.OPT_PASSTHROUGH | _orjson.OPT_NON_STR_KEYS)
-        # orjson and the json module spell some floats differently, and a key cannot be compared as a number.
-        for key in _FLOAT_KEY.findall(text):
-            if repr(float(key)) != key.decode():
-                return None
-        return text if _is_plain_alike(marshal.dumps(value), b"null" in text) else None
+        text = _dumps(value, None, _orjson.OPT_SORT_KEYS if sort_keys else 0)
+        # It refuses what orjson and the json module write differently, or only one of them without `default`: values
+        # that are not plain. A search in Python would take much longer.
+        marked = marshal.dumps(value)
     except (TypeError, ValueError):
         return None
-
-
-def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
-    """Return whether orjson and the json module write a value alike, and leave the same parts of it to `default`."""
-    try:
-        # `marshal` is much faster than a search in Python. It refuses values that are neither plain nor left to
-        # `default`.
-        marked = marshal.dumps(value)
-    except ValueError:
-        return _are_types_alike(value)
-    return _is_plain_alike(marked, may_have_nan)
-
-
-def _is_plain_alike(marked: bytes, may_have_nan: bool) -> bool:
-    return not may_have_nan or (_find_nan(marked) is None and _find_negative_nan(marked) is None)
-
-
-def _are_types_alike(value: Any) -> bool:
-    level = [value]
-    while level:
-        for kind in set(map(type, level)):
-            if kind is float:
-                if not all(isfinite(item) for item in level if type(item) is float):
-                    return False
-            elif kind not in _SAME and issubclass(kind, (Enum, UUID, str, int, float, dict, list, tuple)):
-                return False
-        level = parts_of(*[item for item in level if type(item) in _CONTAINERS])  # keys are among them
-    return True
+    # orjson writes NaN and infinities as null, the json module as NaN and Infinity.
+    if b"null" in text and (_find_nan(marked) or _find_negative_nan(marked)):
+        return None
+    return text
 
 
 @cache

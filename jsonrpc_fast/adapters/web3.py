@@ -33,13 +33,14 @@ __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider
 _CHUNK: Final = 1 << 18  # bytes; web3.py reads 4096 at a time
 _TAIL: Final = 64  # bytes; copying them is cheap
 _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
-_default: Final = Web3JsonEncoder().default
 
 
 def encode(message: Any) -> bytes:
     """Return a value as JSON, as web3.py writes it. Raises Web3TypeError."""
-    text = json.to_bytes(message, _default)
-    return FriendlyJsonSerde().json_encode(message, Web3JsonEncoder).encode() if text is None else text
+    try:
+        return json.dumps(message, cls=Web3JsonEncoder, ensure_ascii=False).encode()
+    except (TypeError, ValueError):  # what the json module cannot write, or a lone surrogate
+        return FriendlyJsonSerde().json_encode(message, Web3JsonEncoder).encode()
 
 
 class _Fast(JSONBaseProvider):

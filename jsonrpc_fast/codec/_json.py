@@ -64,10 +64,7 @@ Default = Callable[[Any], Any] | None
 
 JSONDecodeError = engine.JSONDecodeError
 OPT_APPEND_NEWLINE: Final = engine.OPT_APPEND_NEWLINE
-OPT_NON_STR_KEYS: Final = engine.OPT_NON_STR_KEYS
 OPT_SORT_KEYS: Final = engine.OPT_SORT_KEYS
-OPT_PASSTHROUGH: Final = engine.OPT_PASSTHROUGH_DATACLASS | engine.OPT_PASSTHROUGH_DATETIME
-"""Pass values that the json module cannot write to `default`, except enumerations and UUIDs."""
 Fragment: Final = engine.Fragment
 loads = engine.loads
 dumps_unchecked = engine.dumps  # raises TypeError instead of EncodeError
