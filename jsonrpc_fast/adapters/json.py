@@ -6,7 +6,8 @@ Rules:
   - The arguments, results and exceptions are those of the json module, which does the rest: hooks, `parse_float` and
     similar arguments, indentation, `ensure_ascii`, UTF-16, and a `str` with characters beyond ASCII.
   - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes integers beyond 64
-    bits. They are found only after orjson or the core has begun, so they take longer than with the json module alone.
+    bits, keys that are not strings and what it leaves to `default`. They are found only after orjson or the core has
+    begun, so they take longer than with the json module alone.
   - `default` and the method `default` of `cls` get exactly the values that they get from the json module.
   - `dumps` without `separators` writes no spaces. Without `ensure_ascii` it escapes characters only where the json
     module writes the value. If both are given, the output is that of the json module, except that 1e-05 is spelled
@@ -22,7 +23,6 @@ import re
 from collections.abc import Callable
 from functools import cache, wraps
 from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
-from json.encoder import encode_basestring
 from typing import Any, Final
 
 from ..codec import BACKEND, Response, decode
@@ -41,8 +41,6 @@ _find_nan, _find_negative_nan = (
 )
 """Find NaN and infinities in the format of `marshal` by the last byte, which is rare. A few other values match too."""
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
-_SHORT: Final = 500
-"""The json module is faster on a single shorter string."""
 
 
 def loads(s: str | bytes | bytearray, **options: Any) -> Any:
@@ -121,13 +119,10 @@ def dumps(
     encoder: Any = cls
     is_usual = (separators is None or tuple(separators) == (",", ":")) and not ensure_ascii
     if is_usual and indent is None and not skipkeys and not kw and (encoder is None or _has_only_default(encoder)):
-        # Only the C function of the json module, without the encoder around it.
-        if type(obj) is str and len(obj) < _SHORT and obj.isascii():
-            return encode_basestring(obj)
         text = to_bytes(obj, sort_keys)
         if text is not None:
             return text.decode()
-        # `_encoder` has exactly these options. Making an encoder takes longer than writing a small value.
+        # `_ENCODER` has exactly these options. Making an encoder takes longer than writing a small value.
         is_default = ensure_ascii is None and check_circular and allow_nan and not sort_keys
         if is_default and cls is None and default is None:
             return _ENCODER.encode(obj)

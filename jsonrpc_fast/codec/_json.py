@@ -63,7 +63,6 @@ Default = Callable[[Any], Any] | None
 """orjson's `default`: called with a value that orjson cannot write, returns one that it can."""
 
 JSONDecodeError = engine.JSONDecodeError
-OPT_APPEND_NEWLINE: Final = engine.OPT_APPEND_NEWLINE
 OPT_SORT_KEYS: Final = engine.OPT_SORT_KEYS
 Fragment: Final = engine.Fragment
 loads = engine.loads

@@ -285,17 +285,6 @@ def test_any_keys(value: Any) -> None:
     ]
 
 
-def test_a_short_string_is_left_to_the_json_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Any] = []
-    monkeypatch.setattr(adapter, "to_bytes", lambda value, *options: written.append(value))
-    assert adapter.dumps('a"\n\x7f') == '"a\\"\\n\x7f"'
-    assert adapter.dumps("a", ensure_ascii=False, sort_keys=True, default=str) == '"a"'
-    assert written == []
-    for text in ("a" * 1000, "\u00e9", Text("a")):
-        adapter.dumps(text)
-    assert written == ["a" * 1000, "\u00e9", Text("a")]
-
-
 def test_sorted_keys_are_sorted_as_values() -> None:
     assert adapter.to_bytes({10: 1, 9: 2}, sort_keys=True) is None
     assert adapter.dumps({10: 1, 9: 2}, sort_keys=True) == '{"9":2,"10":1}'
