@@ -9,7 +9,7 @@ import marshal
 import random
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -634,6 +634,69 @@ def test_what_waits_to_be_made_again_is_bounded() -> None:
     for _ in range(500):
         Response(1, 2)
     assert sys.getallocatedblocks() - before < 100
+    for _ in range(2):
+        before = sys.getallocatedblocks()
+        kept = [call_with(number, b"1" + b",2" * (number % 6)) for number in range(1000, 13000)]
+        del kept
+    assert sys.getallocatedblocks() - before < 100
+
+
+def call_with(number: int, items: bytes) -> Any:
+    return _core.decode(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":[%b]}' % (number, items))
+
+
+def test_ids_and_lists_in_use_do_not_wait_to_be_made_again() -> None:
+    texts = (b'"id":1000,"method":"m","params":[1,2]', b'"id":1048576,"result":[1,2]')
+    for text, number in zip(texts, (1000, 1 << 20), strict=True):
+        message: Any = _core.decode(b'{"jsonrpc":"2.0",%b}' % text)
+        id, items = message.id, message.params if type(message) is Request else message.result
+        del message
+        others = [call_with(2000 + other, b"3,4") for other in range(3)]
+        assert (id, id + 1, items, gc.is_tracked(items)) == (number, number + 1, [1, 2], True)
+        del others
+        items.append(call_with(3000, b"5,6"))
+        assert items == [1, 2, Request(3000, "m", [5, 6])]
+
+
+def test_a_list_that_is_made_again_is_as_a_new_one() -> None:
+    changes: list[Callable[[list[Any]], object]] = [
+        lambda items: items.append(1),
+        lambda items: items.extend(range(9)),
+        lambda items: items.clear(),
+        lambda items: items.pop() if items else None,
+        lambda items: items.insert(0, items),
+        lambda items: items.append({"a": [1]}),
+        lambda items: items.append((1, [2])),
+        lambda items: items.append(object()),
+    ]
+    for change in (lambda items: None, *changes):
+        for count in range(7):
+            text = b",".join([b"%d" % (7000 + number) for number in range(count)])
+            for round_ in range(3):
+                message = call_with(5000 + round_, text)
+                expected = [7000 + number for number in range(count)]
+                assert (message.params, message.id) == (expected, 5000 + round_)
+                assert message.params.__sizeof__() == ([None] * count).__sizeof__()
+                assert gc.is_tracked(message.params)
+                change(message.params)
+                waiting = id(message.params)
+                del message
+                assert all(id(found) != waiting or found for found in gc.get_objects() if type(found) is list)
+    gc.collect()
+
+
+def test_code_that_runs_while_the_items_of_a_list_are_freed() -> None:
+    class Item:
+        def __del__(self) -> None:
+            kept.append(call_with(len(kept) + 4000, b"1,2"))
+            gc.collect()
+
+    kept: list[Any] = []
+    for count in range(1, 5):
+        for _ in range(20):
+            Request(9999, "m", [{"a": Item()} for _ in range(count)])
+            Request(9999, "m", [[Item()] for _ in range(count)])
+    assert kept == [Request(4000 + number, "m", [1, 2]) for number in range(400)]
 
 
 @rows(

@@ -39,12 +39,11 @@ cdef inline object decode_text(const uint8_t* start, Py_ssize_t size, Rules rule
     must copy it."""
     cdef ValueReader reader
     cdef PyObject* message
-    if size > rules.message_bytes:
-        return fault_of_large(start, size, rules)
-    open_reader(&reader, start, start + size, rules.depth, rules.numbers)
-    message = read_text_fast(&reader, start, rules, raw)
-    if message != NULL:
-        return owned(message)
+    if size <= rules.message_bytes:
+        open_reader(&reader, start, start + size, rules.depth, rules.numbers)
+        message = read_text_fast(&reader, start, rules, raw)
+        if message != NULL:
+            return owned(message)
     return decode_slow(start, size, rules, None if raw == NULL else <object>raw, True)
 
 

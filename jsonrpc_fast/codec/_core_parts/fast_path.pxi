@@ -3,6 +3,9 @@
 It reads valid messages with their members in any order and spacing, if the names of the members are ASCII without
 escapes. It knows no rule: the table of the profile says whether kinds make a valid message. The slow path reads every
 other text from its beginning.
+
+Bounds: `ValueReader.end` is past a closing brace. So behind a byte of the text that is no brace, another byte follows that
+is no space.
 """
 
 
@@ -47,12 +50,9 @@ cdef struct Members "jsonrpc_fast_members":
 
 
 cdef inline const uint8_t* value_after(const uint8_t* at, const uint8_t* end) noexcept:
-    """Past a colon and the space around it; NULL if it is missing or the text ends after it."""
-    at = past_space(at, end)
-    if at >= end or at[0] != c":":
-        return NULL
-    at = past_space(at + 1, end)
-    return at if at < end else NULL
+    """Past a colon and the space around it, behind a name; NULL if it is missing."""
+    at = past_space_inside(at, end)
+    return past_space_inside(at + 1, end) if at[0] == c":" else NULL
 
 
 cdef inline const uint8_t* plain_after(
@@ -369,10 +369,8 @@ cdef bint read_error_parts(
     cdef Value skipped
     if at[0] != c"{":
         return False
-    at = past_space(at + 1, end)
+    at = past_space_inside(at + 1, end)
     while True:
-        if at >= end:
-            return False
         at = plain_after(reader, at, &name, &name_end)
         if at == NULL:
             return False
@@ -405,15 +403,13 @@ cdef bint read_error_parts(
             at = skip_unread(reader, at, rules, 1, &skipped)
             if at == NULL or numbers_in(&skipped, rules):
                 return False
-        at = past_space(at, end)
-        if at >= end:
+        if at == end:
             return False
-        if at[0] == c"}":
-            reader.at = at + 1
-            return True
+        at = past_space_inside(at, end)
         if at[0] != c",":
-            return False
-        at = past_space(at + 1, end)
+            reader.at = at + 1
+            return at[0] == c"}"
+        at = past_space_inside(at + 1, end)
 
 
 # What leaves an exception set, for a caller that looks for it.
@@ -441,56 +437,35 @@ cdef PyObject* read_object_fast(
     return message
 
 
-cdef inline const uint8_t* past_id_and_method(
-    ValueReader* reader, const uint8_t* at, Rules rules, Members* members
-) noexcept:
-    """Read the id and the method of a request as nearly all peers write it, with the name of the id at `at`.
-
-    Return where the next name or the closing brace is; `at` if the text is different; NULL for the slow path.
-    """
-    cdef const uint8_t* end = reader.end
-    cdef const uint8_t* after
-    cdef int64_t number
-    if end - at < 6 or memcmp(at, b'"id":', 5) != 0 or not is_digit(at[5]):
-        return at
-    after = number_after(at + 5, end, &number)
-    if after == NULL or end - after < 11 or memcmp(after, b',"method":"', 11) != 0:
-        return at
-    members.id = integer_of(number)
-    members.method = method_at(reader, after + 10, rules)
-    if members.id == NULL or members.method == NULL:
-        return NULL
-    after = past_space(reader.at, end)
-    if after >= end or after[0] == c"}":
-        return after
-    if after[0] != c",":
-        return NULL
-    after = past_space(after + 1, end)
-    return after if after < end and after[0] == c'"' else NULL
-
-
 cdef inline bint read_members "jsonrpc_fast_read_members"(
     ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, Members* members
 ) except? False:
     """Read the object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the members."""
     cdef const uint8_t* end = reader.end
+    cdef const uint8_t* after
     cdef const uint8_t* name
     cdef const uint8_t* name_end
     cdef Member member
     cdef Value skipped
     cdef Py_ssize_t left
+    cdef int64_t number
     members.kinds = 0
     members.kind = MEMBER_UNKNOWN
-    if end - at >= 18 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
+    if end - at >= 24 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
         members.kinds = VERSION_KIND
-        at = past_id_and_method(reader, at + 17, rules, members)
-        if at == NULL or at >= end:
-            return False
-        if at[0] == c"}":
-            reader.at = at + 1
-            return True
+        at += 17
+        if memcmp(at, b'"id":', 5) == 0 and is_digit(at[5]):  # as nearly all peers go on
+            after = number_after(at + 5, end, &number)
+            if after != NULL and after[0] == c"," and after[1] == c'"':
+                members.id = integer_of(number)
+                if members.id == NULL:
+                    return False
+                at = after + 1
+    elif end - at >= 20 and memcmp(at, b'{"jsonrpc": "2.0", "', 20) == 0:  # as `json.dumps` writes it
+        members.kinds = VERSION_KIND
+        at += 19
     else:
-        at = past_space(at + 1, end)
+        at = past_space_inside(at + 1, end)
     while True:
         # A name begins here. The usual ones are compared in words of four and eight bytes.
         left = end - at
@@ -560,13 +535,13 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
             at = skip_unread(reader, at, rules, 0, &skipped)
             if at == NULL:
                 return False
-        at = past_space(at, end)
-        if at >= end:
+        if at == end:
             return False
+        at = past_space_inside(at, end)
         if at[0] != c",":
             reader.at = at + 1
             return at[0] == c"}"
-        at = past_space(at + 1, end)
+        at = past_space_inside(at + 1, end)
 
 
 cdef inline PyObject* moved(PyObject** member) noexcept:

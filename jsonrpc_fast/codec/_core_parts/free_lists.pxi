@@ -5,6 +5,9 @@ Rules:
     made again; they keep their type, and their fields hold no references.
   - The garbage collector tracks a message only if a field can be part of a cycle: messages do not change.
   - The structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
+  - What only a freed message refers to may wait, too: an id that is an int of one digit, and a payload that is a short
+    list. They keep their one reference. The next int gets another digit, and the next list of as many items as there is
+    room for gets these; an empty list is not tracked, so no other code finds it.
 """
 
 cdef extern from *:
@@ -36,7 +39,37 @@ cdef extern from *:
     }
 
     #define jsonrpc_fast_owned(value) (value)
+
+    /* The fields of lists and ints, in CPython with the GIL. */
+    #if JSONRPC_FAST_FREE_LISTS && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
+    #define JSONRPC_FAST_FREE_PAYLOADS 1
+    #if PY_VERSION_HEX < 0x030C0000
+    #define jsonrpc_fast_digit_of(integer) (((PyLongObject *)(integer))->ob_digit[0])
+    #define jsonrpc_fast_is_digit(integer) (Py_SIZE(integer) == 1)
+    #else
+    #define jsonrpc_fast_digit_of(integer) (((PyLongObject *)(integer))->long_value.ob_digit[0])
+    /* The number of digits is above three bits for the sign and others. */
+    #define jsonrpc_fast_is_digit(integer) (((PyLongObject *)(integer))->long_value.lv_tag == 1 << 3)
+    #endif
+    #define jsonrpc_fast_set_digit(integer, number) (jsonrpc_fast_digit_of(integer) = (digit)(number))
+    #define jsonrpc_fast_items_of(list) (((PyListObject *)(list))->ob_item)
+    #define jsonrpc_fast_room_of(list) (((PyListObject *)(list))->allocated)
+    #define jsonrpc_fast_set_size(list, size) Py_SET_SIZE((PyVarObject *)(list), size)
+    #else
+    #define JSONRPC_FAST_FREE_PAYLOADS 0
+    #define jsonrpc_fast_is_digit(integer) 0
+    #define jsonrpc_fast_set_digit(integer, number) ((void)(number))
+    #define jsonrpc_fast_items_of(list) ((PyObject **)NULL)
+    #define jsonrpc_fast_room_of(list) 0
+    #define jsonrpc_fast_set_size(list, size) ((void)(size))
+    #endif
     """
+    bint FREE_PAYLOADS "JSONRPC_FAST_FREE_PAYLOADS"
+    bint is_one_digit "jsonrpc_fast_is_digit"(PyObject* integer) noexcept  # and positive
+    void set_digit "jsonrpc_fast_set_digit"(PyObject* integer, int64_t number) noexcept
+    PyObject** list_items "jsonrpc_fast_items_of"(PyObject* items) noexcept
+    Py_ssize_t list_room "jsonrpc_fast_room_of"(PyObject* items) noexcept
+    void set_list_size "jsonrpc_fast_set_size"(PyObject* items, Py_ssize_t size) noexcept
     bint FREE_LISTS "JSONRPC_FAST_FREE_LISTS"
     void renew "jsonrpc_fast_renew"(PyObject* value)
     void clear_deep "jsonrpc_fast_clear_deep"(
@@ -62,9 +95,13 @@ cdef extern from "Python.h":
     void delete_tracked "PyObject_GC_Del"(PyObject* value)
     PyObject* NULL_VALUE "Py_None"
     bint unlikely(bint condition) noexcept nogil
+    Py_ssize_t references_to "Py_REFCNT"(PyObject* value) noexcept
 
 cdef enum:
     FREE_MESSAGES = 2048
+    FREE_INTEGERS = 2048
+    FREE_LISTS_OF_SIZE = 1024
+    FREE_LIST_ITEMS = 4  # at most in a list that waits
 
 cdef enum:
     # A class whose freed objects wait, and their place in the caches.
@@ -116,6 +153,10 @@ cdef struct ErrorFields:
 
 
 cdef MessageClass[KEPT_CLASSES] message_classes
+cdef PyObject* free_integers[FREE_INTEGERS]
+cdef Py_ssize_t free_integer_count = 0
+cdef PyObject* free_lists[FREE_LIST_ITEMS + 1]  # the first one by its room; its first item is the next one
+cdef Py_ssize_t free_list_counts[FREE_LIST_ITEMS + 1]
 cdef tuple NO_ARGUMENTS = ()
 
 
@@ -157,6 +198,73 @@ cdef inline void give_message(int kept, PyObject* value) noexcept:
         return
     free.values[free.count] = value
     free.count += 1
+
+
+cdef inline void drop_id(PyObject* id) noexcept:
+    global free_integer_count
+    if (
+        FREE_PAYLOADS
+        and references_to(id) == 1
+        and PyLong_CheckExact(<object>id)
+        and is_one_digit(id)
+        and free_integer_count < FREE_INTEGERS
+    ):
+        free_integers[free_integer_count] = id
+        free_integer_count += 1
+    else:
+        drop(id)
+
+
+cdef inline PyObject* take_integer(int64_t number) noexcept:
+    """A positive int of one digit; NULL if none waits."""
+    global free_integer_count
+    if not FREE_PAYLOADS or free_integer_count == 0:
+        return NULL
+    free_integer_count -= 1
+    set_digit(free_integers[free_integer_count], number)
+    return free_integers[free_integer_count]
+
+
+cdef inline void drop_payload(PyObject* value) noexcept:
+    if FREE_PAYLOADS and is_list(value) and references_to(value) == 1 and list_room(value) <= FREE_LIST_ITEMS:
+        drop_short_list(value)
+    else:
+        drop(value)
+
+
+cdef void drop_short_list(PyObject* value) noexcept:
+    """Drop the items of a list, and keep the list. Items that CPython may free without a bound on the depth are left to
+    its own function."""
+    cdef Py_ssize_t size = PyList_GET_SIZE(<object>value)
+    cdef Py_ssize_t room = list_room(value)
+    cdef PyObject** items = list_items(value)
+    cdef Py_ssize_t i
+    if size == 0 or free_list_counts[room] == FREE_LISTS_OF_SIZE:
+        drop(value)
+        return
+    for i in range(size):
+        if can_be_in_cycle(items[i]) and not is_dict(items[i]) and not is_list(items[i]):
+            drop(value)
+            return
+    untrack(value)
+    set_list_size(value, 0)
+    for i in range(size):
+        drop(items[i])  # other code may run
+    items[0] = free_lists[room]
+    free_lists[room] = value
+    free_list_counts[room] += 1
+
+
+cdef inline PyObject* take_list(Py_ssize_t size) noexcept:
+    """An untracked list with room for so many items, to be set; NULL if none waits."""
+    cdef PyObject* value
+    if not FREE_PAYLOADS or size > FREE_LIST_ITEMS or free_lists[size] == NULL:
+        return NULL
+    value = free_lists[size]
+    free_lists[size] = list_items(value)[0]
+    free_list_counts[size] -= 1
+    set_list_size(value, size)
+    return value
 
 
 cdef inline object made(PyObject* value):
@@ -283,9 +391,9 @@ cdef object make_error(code, message, data):
 cdef void free_request(PyObject* value) noexcept:
     cdef RequestFields* fields = <RequestFields*>value
     untrack(value)
-    drop(fields.id)
+    drop_id(fields.id)
     drop(fields.method)
-    drop(fields.stored)
+    drop_payload(fields.stored)
     give_message(REQUESTS, value)
 
 
@@ -293,14 +401,14 @@ cdef void free_notification(PyObject* value) noexcept:
     cdef NotificationFields* fields = <NotificationFields*>value
     untrack(value)
     drop(fields.method)
-    drop(fields.stored)
+    drop_payload(fields.stored)
     give_message(NOTIFICATIONS, value)
 
 
 cdef void clear_response(PyObject* value) noexcept:
     cdef ResponseFields* fields = <ResponseFields*>value
-    drop(fields.id)
-    drop(fields.stored)
+    drop_id(fields.id)
+    drop_payload(fields.stored)
     drop(fields.error)
     give_message(RESPONSES, value)
 

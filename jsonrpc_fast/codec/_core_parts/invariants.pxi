@@ -4,6 +4,8 @@ If one does not hold, the import fails and the pure backend takes over. docs/cor
 
   - Free lists: an object whose `tp_dealloc` kept its memory may be given out again with one reference, with its type and
     untracked; `tp_dealloc` and `tp_vectorcall` of an extension type may be set before its first object is made.
+  - Payloads that wait: what has one reference is used by its owner alone; the digit of an int, and the items, the room
+    and the size of a list, are in the fields that the header files declare; the room of a new list is its size.
   - Calls: a function of Cython is called through the pointer at `tp_vectorcall_offset`.
   - Slots: the `offset` in the descriptor of a slot is where the value is.
   - Exceptions: `tp_new` of an exception class keeps `args` and runs no `__init__`.
@@ -60,6 +62,12 @@ cdef check_invariants():
         if (found, found - 1, found.__sizeof__()) != (number, number - 1, number.__sizeof__()):
             broken.append("integers")
             break
+    for number in (1000, 1 << 20):  # the second request gets the id and the list of the first one
+        request = None
+        request = decode(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":[%d,1]}' % (number, number))
+        found = [number, 1]
+    if (request.params, request.params.__sizeof__(), request.id) != (found, found.__sizeof__(), number):
+        broken.append("payloads that wait")
     if (EXACT_INTEGERS, DECIMALS, NO_WIDE_INTEGERS) != (_EXACT_INTEGERS, _DECIMALS, _NO_WIDE_INTEGERS):
         broken.append("the bits of numbers")
     if broken:

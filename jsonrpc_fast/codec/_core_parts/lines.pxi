@@ -1,15 +1,31 @@
 """Streams of lines."""
 
 
+cdef inline bint is_blank(const uint8_t* at, const uint8_t* end, Py_ssize_t max_bytes) noexcept:
+    """Whether a line has no frame. One that is over the limit has one, whatever it holds."""
+    if at < end and (at[0] > 0x20 or end - at > max_bytes):
+        return False
+    while at < end and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D):
+        at += 1
+    return at == end
+
+
 @cython.final
 cdef class LineReader(Reader):
     """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""
+
+    def __cinit__(self, profile, raw):
+        self.gives_hints = True
 
     def rest(self):
         """Return the same as `LineFrames.close`, without line and offset."""
         cdef const uint8_t* start = self.buffer
         cdef const uint8_t* end = start + self.size
-        if self.dropping or not self.trim(&start, &end):
+        if self.at_start:
+            start += mark_size(start, self.size)
+        if end > start and end[-1] == 0x0D:
+            end -= 1
+        if self.dropping or is_blank(start, end, self.rules.message_bytes):
             return []
         return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0, 0)]
 
@@ -18,6 +34,8 @@ cdef class LineReader(Reader):
         cdef const uint8_t* newline
         cdef const uint8_t* line
         cdef const uint8_t* line_end
+        cdef PyObject* message
+        cdef bint is_whole = not self.at_start and self.size == 0 and not self.dropping
         cdef ValueReader reader
         open_reader(&reader, at, end, self.rules.depth, self.rules.numbers)
         while PyList_GET_SIZE(items) < max_items:
@@ -30,60 +48,36 @@ cdef class LineReader(Reader):
             self.next = newline + 1
             line = at
             line_end = newline
-            if self.size > 0:  # it began in another chunk
-                self.append_part(at, newline - at, items)
-                line = self.buffer
-                line_end = line + self.size
-                reader.text = line
-            if not self.dropping:
-                self.decode_line(line, line_end, items, &reader)
-            if self.size > 0 or self.dropping:
+            if not is_whole:
+                self.begin_line(&line, &line_end, items)
+            if line_end > line and line_end[-1] == 0x0D:
+                line_end -= 1
+            if not self.dropping and not is_blank(line, line_end, self.rules.message_bytes):
+                message = frame_fast(self, &reader, line, line_end)
+                if message != NULL:
+                    append_owned(items, message)
+                else:
+                    self.read_slowly(line, line_end, items, self.next)
+            if not is_whole:
+                is_whole = True
                 self.dropping = False
+                self.at_start = False
                 self.clear()
-                reader.text = newline + 1
-            self.at_start = False
             at = newline + 1
             self.begun = at
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         return 0
 
-    cdef inline int decode_line(
-        self, const uint8_t* start, const uint8_t* end, list items, ValueReader* reader
-    ) except -1:
-        """Decode a complete line. reader: opened on memory that holds the line.
-
-        One call alone is left to it, so that compilers inline it: a call costs a tenth of what a short line does.
-        """
-        cdef PyObject* message
-        if not self.trim(&start, &end):
-            return 0
-        if end - start > self.rules.message_bytes:
-            return self.add(items, fault_of_large(start, end - start, self.rules), self.next)
-        reader.end = end
-        message = read_text_fast(reader, start, self.rules, kind_of_raw(self.raw))
-        if message != NULL:
-            return append_owned(items, message)
-        item = decode_slow(start, end - start, self.rules, True if self.raw else None, True)
-        if type(item) is ParseError:
-            give_hint(item, start, end)
-        return self.add(items, item, self.next)
-
-    cdef inline bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
-        """Remove a byte order mark and the carriage return. Return whether the line is a frame: blank lines are not."""
-        cdef const uint8_t* at
+    cdef int begin_line(self, const uint8_t** start, const uint8_t** end, list items) except -1:
+        """Set the bounds of a line that may have begun in another chunk, or begin with a byte order mark."""
+        if self.size > 0:
+            self.append_part(start[0], end[0] - start[0], items)
+            start[0] = self.buffer
+            end[0] = start[0] + self.size
         if self.at_start:
             start[0] += mark_size(start[0], end[0] - start[0])
-        if end[0] > start[0] and (end[0] - 1)[0] == 0x0D:
-            end[0] -= 1
-        if end[0] - start[0] > self.rules.message_bytes:
-            return True
-        at = start[0]
-        if at < end[0] and at[0] > 0x20:
-            return True
-        while at < end[0] and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D):
-            at += 1
-        return at < end[0]
+        return 0
 
     cdef int append_part(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
         """Buffer a part of a line; drop the line if it is over the limit."""

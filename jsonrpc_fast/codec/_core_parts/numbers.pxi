@@ -57,11 +57,6 @@ fill_integers()
 cdef extern from *:
     """
     #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
-    #if PY_VERSION_HEX < 0x030C0000
-    #define jsonrpc_fast_digit_of(integer) ((integer)->ob_digit[0])
-    #else
-    #define jsonrpc_fast_digit_of(integer) ((integer)->long_value.ob_digit[0])
-    #endif
     static PyLongObject jsonrpc_fast_digit_head; /* that of a new int of one digit */
 
     static int jsonrpc_fast_keep_digit_head(void) {
@@ -91,6 +86,7 @@ cdef extern from *:
     #define jsonrpc_fast_new_integer PyLong_FromLongLong
     #endif
     """
+    int64_t LARGEST_DIGIT "PyLong_MASK"
     int keep_digit_head "jsonrpc_fast_keep_digit_head"() except -1
     PyObject* new_large_integer "jsonrpc_fast_new_integer"(long long number) noexcept
 
@@ -98,9 +94,14 @@ keep_digit_head()
 
 
 cdef inline PyObject* integer_of(int64_t number) noexcept:
+    cdef PyObject* kept
     if 0 <= number < SMALL_INTEGERS:
         hold(integers[number])
         return integers[number]
+    if 0 < number <= LARGEST_DIGIT:
+        kept = take_integer(number)
+        if kept != NULL:
+            return kept
     return new_large_integer(number)
 
 

@@ -356,6 +356,8 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Envelope error
+    if size > rules.message_bytes:
+        return fault_of_large(start, size, rules)
     open_cursor(&cursor, start, size, rules.numbers & ANY_WIDTH)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":

@@ -86,7 +86,6 @@ cdef extern from *:
     void set_table "jsonrpc_fast_set_table"(PyObject* items, void* table, Py_ssize_t size) noexcept
 
 cdef extern from "Python.h":
-    Py_ssize_t references_to "Py_REFCNT"(PyObject* value) noexcept
     bint is_tracked "PyObject_GC_IsTracked"(PyObject* value) noexcept
 
 cdef enum:

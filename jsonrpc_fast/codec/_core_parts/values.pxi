@@ -31,11 +31,14 @@ cdef inline PyObject* literal_at(ValueReader* reader, const uint8_t* at) noexcep
 
 cdef inline PyObject* list_of(PyObject** items, Py_ssize_t size) noexcept:
     """A list that takes over the references to the items."""
-    cdef PyObject* value = new_list(size)
+    cdef PyObject* kept = take_list(size)
+    cdef PyObject* value = kept if kept != NULL else new_list(size)
     cdef Py_ssize_t i
     if value != NULL:
         for i in range(size):
             set_list_item(value, i, items[i])
+        if kept != NULL:
+            track(kept)
     return value
 
 
