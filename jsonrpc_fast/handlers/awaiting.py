@@ -38,7 +38,7 @@ class OuterCoroutine(Coroutine[Any, Any, T]):
 
     def __init__(self, work: Awaitable[Any], runner: Coroutine[Any, Any, T] | None = None) -> None:
         self._work = work
-        self._runner: Coroutine[Any, Any, T] = _awaited(work) if runner is None else runner
+        self._runner: Coroutine[Any, Any, T] = awaited(work) if runner is None else runner
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._runner.__await__()
@@ -58,7 +58,8 @@ class OuterCoroutine(Coroutine[Any, Any, T]):
         discard(self._work)
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def awaited(work: Awaitable[T]) -> T:
+    """Return what an awaitable returns, as a coroutine."""
     return await work
 
 

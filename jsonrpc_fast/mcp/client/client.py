@@ -41,7 +41,7 @@ from ...transports.protocol import Transport, check_transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
-from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION, UNKNOWN_LEVEL
+from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_CAPABILITY, UNKNOWN_LEVEL
 from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
@@ -479,7 +479,7 @@ class Client:
         """
         check_count("ttl_ms", ttl_ms, 1)
         is_modern = self.server.revision.is_modern
-        needed = f"extensions.{TASKS_EXTENSION}" if is_modern else "tasks.requests.tools.call"
+        needed = TASKS_CAPABILITY if is_modern else "tasks.requests.tools.call"
         if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):
             raise StateError("the server does not run tools as tasks, or the client does not declare the extension")
         params = _named_params(name, arguments)

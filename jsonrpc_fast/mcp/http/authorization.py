@@ -35,6 +35,7 @@ from ..._checks import check_seconds as check_seconds_option
 from ..._logs import logger_of
 from ...codec._json import dumps
 from ...handlers import is_awaitable
+from ...handlers.awaiting import awaited
 from ...http.failures import UserFailures
 from ...http.guard import within
 from ...http.requests import Refusal
@@ -177,7 +178,7 @@ class Authorization:
         found = function(*arguments)
         if not is_awaitable(found):
             return found
-        return await within(self._check_seconds, _result(found), 503, "The token could not be checked in time.")
+        return await within(self._check_seconds, awaited(found), 503, "The token could not be checked in time.")
 
     async def check_message(self, claims: Any, method: str, name: str | None, scopes: frozenset[str]) -> None:
         """Check that claims have the scopes for a message.
@@ -240,10 +241,6 @@ class Authorization:
 
 def _joined(parameters: Mapping[str, str]) -> str:
     return ", ".join(f'{name}="{value}"' for name, value in parameters.items())
-
-
-async def _result(found: Awaitable[Any]) -> Any:
-    return await found
 
 
 def _log(token: str | None, error: BaseException) -> None:

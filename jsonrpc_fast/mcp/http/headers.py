@@ -34,6 +34,7 @@ from ..protocol.meta import (
     member_of,
     object_members,
 )
+from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..protocol.versions import HANDSHAKE_VERSIONS
 
 PROTOCOL_VERSION_HEADER: Final = "mcp-protocol-version"
@@ -74,9 +75,6 @@ BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _BASE64: Final = "=?base64?"
 _BASE64_END: Final = "?="
 _TYPES: Final = ("string", "integer", "boolean")
-_SCHEMA_MAPS: Final = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties"))
-_DATA: Final = frozenset(("const", "default", "enum", "examples"))
-"""The keywords whose values are not schemas, whatever is in them."""
 _MAX_TOOLS: Final = 10_000
 _LEGACY: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _MAX_ACCEPT_BYTES: Final = 1024
@@ -185,10 +183,10 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         for keyword, value in part.items():
             if keyword == "properties" and isinstance(value, dict):
                 left += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
-            elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
+            elif keyword in SCHEMA_MAPS and isinstance(value, dict):
                 left += [(None, sub) for sub in value.values()]
             # Even below unknown keywords: an annotation there breaks the rules as well.
-            elif keyword not in _DATA:
+            elif keyword not in DATA_KEYWORDS:
                 left += [(None, sub) for sub in (value if isinstance(value, list) else [value])]
 
 

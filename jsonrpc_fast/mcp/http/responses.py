@@ -21,6 +21,7 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
+from ...handlers.awaiting import awaited
 from ...handlers.failures import on_failure
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
@@ -135,7 +136,7 @@ class AsgiRequest:
             try:
                 sending: Any = self._send(message)
                 if type(sending) is not CoroutineType:  # not every awaitable has `send`
-                    sending = _awaited(sending)
+                    sending = awaited(sending)
                 # Unlike `send`, `next` ends without an exception, which would cost as much as the sending.
                 waiting = next(sending.__await__(), _SENT)
                 if waiting is not _SENT:
@@ -146,10 +147,6 @@ class AsgiRequest:
             except OSError:
                 self.is_gone = True
         return not self.is_gone
-
-
-async def _awaited(sending: Awaitable[None]) -> None:
-    await sending
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -179,8 +179,7 @@ class SessionTable:
         session = self._sessions.get(id)
         if session is None or (session.subject is not subject and not _belongs_to(id, subject)):
             return None
-        session.used = asyncio.get_running_loop().time()
-        self._sessions.move_to_end(id)
+        self._use(session, asyncio.get_running_loop().time())
         return session
 
     def _use(self, session: HttpSession, now: float) -> None:

@@ -28,6 +28,7 @@ HEADER_KEY: Final = "x-mcp-header"
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The extension of 2026-07-28 for tasks (SEP-2663)."""
+TASKS_CAPABILITY: Final = f"extensions.{TASKS_EXTENSION}"
 
 INPUT_REQUESTS: Final = {
     "elicitation/create": "elicitation",

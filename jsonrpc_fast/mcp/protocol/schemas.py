@@ -50,6 +50,12 @@ _PATTERN_WORK: Final = 50_000_000  # steps over characters, 0.2 to 0.5 seconds
 _LISTING_WORK: Final = 50_000  # listing the faults is slower: it does not stop at the first one
 
 
+SCHEMA_MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+"""Keywords whose values are schemas by name."""
+DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords whose values are not schemas, whatever is in them; `example` is that of OpenAPI."""
+
+
 class Schema:
     """A compiled JSON Schema.
 
@@ -257,7 +263,7 @@ class _Work:
 
 def _subschemas(value: Any, name: str) -> Iterator[Any]:
     """The subschemas in the value of a keyword. For some keywords the value itself is a subschema."""
-    if isinstance(value, dict) and name not in ("properties", "patternProperties", "dependentSchemas", "dependencies"):
+    if isinstance(value, dict) and name not in SCHEMA_MAPS and name != "dependencies":
         return iter((value,))
     return _children(value)
 

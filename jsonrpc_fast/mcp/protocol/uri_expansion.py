@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from .uris import EXPRESSION, RESERVED, Expression, Variable
+from .uris import RESERVED, Expression, Variable, template_parts
 
 TemplateValue = str | int | float | Sequence[str] | Mapping[str, str] | None
 
@@ -30,13 +30,9 @@ def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> s
         ValueError: `template` is not a template.
         TypeError: A value has another type, or a list or a dict has a maximum length in the template.
     """
-    parts = EXPRESSION.split(template)
-    # Otherwise text that only looks like an expression would become a part of the URI.
-    if any(brace in literal for literal in parts[::2] for brace in "{}"):
-        raise ValueError("not a URI template (RFC 6570)")
     expanded = [
-        _expand(Expression(part), values) if index % 2 else _encode(part, keeps_reserved=True)
-        for index, part in enumerate(parts)
+        _encode(part, keeps_reserved=True) if isinstance(part, str) else _expand(part, values)
+        for part in template_parts(template)
     ]
     return "".join(expanded)
 

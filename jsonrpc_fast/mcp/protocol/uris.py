@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -75,7 +75,7 @@ def _has_host(uri: str) -> bool:
         return False
 
 
-EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?", re.ASCII)
 _UNRESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")
 RESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
@@ -225,6 +225,19 @@ class Expression:
         return all(limit is None or len(values.get(name, "")) <= limit for name, limit in limits.items())
 
 
+def template_parts(template: str) -> Iterator[str | Expression]:
+    """Yield the text and the expressions of a template, in turn.
+
+    Raises:
+        ValueError: `template` is not a template.
+    """
+    for index, part in enumerate(_EXPRESSION.split(template)):
+        # Text that only looks like an expression would otherwise stand in the URI.
+        if not index % 2 and ("{" in part or "}" in part):
+            raise ValueError("not a URI template (RFC 6570)")
+        yield Expression(part) if index % 2 else part
+
+
 def _exploded(name: str, parts: list[tuple[str, str, str]]) -> list[str] | dict[str, str]:
     """The list or the object that was written in these parts: (value, "", "") or (name, "=", value)."""
     if all(equals and key == name for key, equals, _ in parts):
@@ -261,13 +274,9 @@ class UriTemplate:
     __slots__ = ("_parts", "names", "template", "unsafe_parts")
 
     def __init__(self, template: str, *, unsafe_parts: bool = False) -> None:
-        parts = EXPRESSION.split(template)
-        if any(brace in literal for literal in parts[::2] for brace in "{}"):
-            raise ValueError("not a URI template (RFC 6570)")
         self.template: str = template
         self.unsafe_parts: bool = unsafe_parts
-        made = [Expression(part) if index % 2 else part for index, part in enumerate(parts)]
-        self._parts: list[str | Expression] = [part for part in made if part != ""]
+        self._parts: list[str | Expression] = [part for part in template_parts(template) if part != ""]
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         variables = [variable for expression in expressions for variable in expression.variables]
         self.names: tuple[str, ...] = tuple(variable.name for variable in variables)

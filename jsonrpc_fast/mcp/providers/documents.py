@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from ..._pointers import parts_of, target_of
 from ...types import UNSET
+from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..server.server import Server
 
 MAX_REFERENCES: Final = 64
@@ -22,10 +23,6 @@ MAX_REFERENCES: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME_CHARACTERS: Final = 128
 _LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-_VALUES: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose values are not schemas."""
-_MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose values are schemas by name."""
 
 
 def tool_name(name: str) -> str:
@@ -121,9 +118,9 @@ class Document:
                 if value not in names:
                     names[value] = _definition_name(value, {*names.values()})
                 made[name] = f"#/$defs/{names[value]}"
-            elif name in _MAPS and isinstance(value, dict):
+            elif name in SCHEMA_MAPS and isinstance(value, dict):
                 made[name] = {key: self._schema(each, names) for key, each in value.items()}
-            elif name in _VALUES:
+            elif name in DATA_KEYWORDS:
                 made[name] = value
             elif name in _LIMITS and isinstance(value, bool):
                 # OpenAPI 3.0 has the limit in `minimum`, and a flag that it is exclusive.

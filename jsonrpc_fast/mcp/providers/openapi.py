@@ -23,6 +23,8 @@ from urllib.parse import quote
 from ..._checks import check_callable, check_count, check_type
 from ...codec._backend import dumps
 from ...codec._json import loads
+from ...errors import InvalidResponse
+from ...http.inflating import ACCEPTED
 from ..protocol.definitions import ToolAnnotations
 from ..server.server import Server
 from ..server.values.blocks import ToolError
@@ -151,8 +153,10 @@ class _Operation:
 
     async def run(self, **arguments: Any) -> Any:
         """Call the operation, and return its response."""
+        from ..http.sending import read  # needs another extra, which whoever has an HTTP client has
+
         query: list[tuple[str, str]] = []
-        headers: dict[str, str] = {}
+        headers = {"Accept-Encoding": ACCEPTED}
         segments: dict[str, str] = {}
         for name, parameter in self._parameters.items():
             if name not in arguments:
@@ -176,14 +180,12 @@ class _Operation:
         # Redirects are not followed, because they could send the HTTP client's credentials to another server.
         response = await self._http.send(request, stream=True, follow_redirects=False)
         try:
-            received = bytearray()
-            async for piece in response.aiter_bytes():
-                received += piece
-                if len(received) > self._max_bytes:
-                    raise ToolError(f"The response is larger than {self._max_bytes} bytes.")
+            received = await read(response, self._max_bytes)
+        except InvalidResponse as error:
+            raise ToolError(f"{str(error).capitalize()}.") from None
         finally:
             await response.aclose()
-        return _read(response.status_code, str(response.headers.get("content-type", "")), bytes(received))
+        return _read(response.status_code, str(response.headers.get("content-type", "")), received)
 
 
 def _read(status: int, content_type: str, body: bytes) -> Any:

@@ -33,7 +33,7 @@ from ..protocol.meta import (
     LIST_METHODS,
     LISTEN_METHOD,
     LOG_LEVELS,
-    TASKS_EXTENSION,
+    TASKS_CAPABILITY,
     UNKNOWN_LEVEL,
     FeatureKind,
     HandshakeResult,
@@ -244,7 +244,7 @@ class ServerConnection(FrontSession):
         filter = params.get("notifications")
         # Before the stream is opened: a refused request must not occupy one of the streams.
         if isinstance(filter, dict) and filter.get(TASK_IDS):
-            context.require(f"extensions.{TASKS_EXTENSION}")
+            context.require(TASKS_CAPABILITY)
         stream = self._subscriptions.open(context.request_id, filter, context.destination)
         try:
             if TASK_IDS in stream.filter:

@@ -249,10 +249,6 @@ class Served(ConnectionFactory):
         return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def on_signal(self) -> None:
-        """Begin to shut down, at the first signal of `serve_stdio`."""
-        self.end_subscriptions()
-
-    def end_subscriptions(self) -> None:
-        """End all subscriptions of modern clients with their responses, before the server ends."""
+        """Begin to shut down, at the first signal of `serve_stdio`: end all subscriptions with their responses."""
         for connection in self.connections:
             connection.end_streams()

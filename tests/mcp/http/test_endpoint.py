@@ -537,7 +537,7 @@ async def test_a_subscription_gets_the_changes_that_it_asked_for() -> None:
             changed = message_of(await anext(events))
             assert changed["method"] == "notifications/tools/list_changed"
             assert changed["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "s"}
-            gate.server.end_subscriptions()
+            gate.server.on_signal()
             assert [message_of(event)["id"] async for event in events] == ["s"]
 
 

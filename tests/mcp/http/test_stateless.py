@@ -113,7 +113,7 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
             assert answer.headers["content-type"] == "text/event-stream"
             connections = WeakSet(server.connections)
             assert len(connections) == 1
-            server.end_subscriptions()
+            server.on_signal()
             await answer.aread()
         await call(client, "resources/list")
         await eventually(lambda: count_of(connections) == 0)

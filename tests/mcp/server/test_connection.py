@@ -419,7 +419,7 @@ async def test_subscriptions_need_no_slot() -> None:
         await client.result("tools/list")
         notified = [heard["params"]["_meta"][SUBSCRIPTION_ID_KEY] for heard in client.notifications]
         assert notified == streams[:1]
-        server.end_subscriptions()
+        server.on_signal()
         assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
 
 

@@ -24,7 +24,7 @@ from ....errors import RpcError, invalid_params
 from ....session import Destination
 from ....types import MessageId
 from ...protocol.capabilities import ServerCapabilities
-from ...protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_EXTENSION, FeatureKind, changes_filter
+from ...protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, FeatureKind, changes_filter
 
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
@@ -184,21 +184,18 @@ class ClientSubscriptions:
         if uris and self._capabilities.supports("resources.subscribe"):
             supported[URIS] = uris
         ids = _strings(filter, TASK_IDS)
-        if ids and self._capabilities.supports(f"extensions.{TASKS_EXTENSION}"):
+        if ids and self._capabilities.supports(TASKS_CAPABILITY):
             supported[TASK_IDS] = ids
         return supported
 
 
 def _strings(filter: dict[str, Any], name: str) -> list[str]:
     """The member of a filter that is an array of strings."""
-    # Its length is checked before its items, so that refusing a huge array is cheap.
     strings = filter.get(name, [])
-    if not isinstance(strings, list):
+    # The items of a huge array are not looked at, so that refusing it is cheap.
+    is_huge = isinstance(strings, list) and len(strings) > MAX_URIS
+    if not isinstance(strings, list) or not (is_huge or all(isinstance(string, str) for string in strings)):
         raise invalid_params(f"notifications/{name} must be an array of strings")
-    if len(strings) > MAX_URIS:
-        raise invalid_params(f"notifications/{name} is too large")
-    if not all(isinstance(string, str) for string in strings):
-        raise invalid_params(f"notifications/{name} must be an array of strings")
-    if any(len(string) > MAX_SUBSCRIBED_URI_CHARACTERS for string in strings):
+    if is_huge or any(len(string) > MAX_SUBSCRIBED_URI_CHARACTERS for string in strings):
         raise invalid_params(f"notifications/{name} is too large")
     return strings

@@ -29,7 +29,7 @@ from ....errors import ConnectionLost, RpcError, StateError, invalid_params
 from ....handlers.failures import on_failure
 from ....session.running import detached
 from ....types import CANCEL_SECONDS, UNSET
-from ...protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
+from ...protocol.meta import RELATED_TASK_KEY, TASKS_CAPABILITY, method_not_found
 from ..values.paging import paginate
 from .context import Context, allow_task
 from .tasks import Owner, Question, Task, TaskStart, TaskSupport
@@ -173,10 +173,9 @@ class TaskStore:
     def _is_task(self, support: TaskSupport, context: Context) -> bool:
         """Whether a call runs as a task."""
         if context.revision.is_modern:
-            capability = f"extensions.{TASKS_EXTENSION}"
             if support == "required":
-                context.require(capability)
-            return support != "forbidden" and context.client_capabilities.supports(capability)
+                context.require(TASKS_CAPABILITY)
+            return support != "forbidden" and context.client_capabilities.supports(TASKS_CAPABILITY)
         # Tasks came with 2025-11-25, and left the protocol for an extension in the next revision.
         has_tasks = "tasks/get" in context.revision.client_requests
         is_wanted = has_tasks and context.params.get("task") is not None
@@ -328,7 +327,7 @@ def _check_method(method: str, context: Context) -> None:
     if context.revision.is_modern:
         if method not in _MODERN_METHODS:
             raise method_not_found()
-        context.require(f"extensions.{TASKS_EXTENSION}")
+        context.require(TASKS_CAPABILITY)
     elif method not in context.revision.client_requests:
         raise method_not_found()
 

@@ -202,7 +202,7 @@ async def test_a_notification_and_a_subscription() -> None:
         id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         await client.notification("notifications/subscriptions/acknowledged")
         assert await text_of(client, "echo", text="a") == "a"  # the subscription needs no slot
-        server.end_subscriptions()
+        server.on_signal()
         assert (await client.answer(id))["result"]["resultType"] == "complete"
     assert seen == ["notifications/vendor 1", "subscriptions/listen ", "tools/call "]
 
