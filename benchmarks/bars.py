@@ -1,4 +1,4 @@
-"""The bars: how fast each operation must be, how fast it is, and its rank among the contestants."""
+"""The bars: how fast each operation must be, compared with the other libraries, and whether it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Times = dict[str, dict[str, dict[str, float]]]
 """Nanoseconds by work, payload and contestant."""
 
 READY_MADE: Final = frozenset({CORE_PARSE, peers.ORJSON_READY})
-"""Contestants whose input is prepared outside the measured time. They have no rank."""
+"""Contestants whose input is prepared before the measured time. They get no rank."""
 LEAVE_PAYLOADS: Final = frozenset({MSGSPEC_RAW, peers.SIMDJSON})
 """Contestants that do not decode payloads. They compete only with `raw=True`."""
 EAGER_WORKS: Final = frozenset({"decode", "decode, tight limits", "decode in turn"})
@@ -24,9 +24,10 @@ EAGER_WORKS: Final = frozenset({"decode", "decode, tight limits", "decode in tur
 
 @dataclass(frozen=True)
 class Bar:
-    """A promise: the contestant's time divided by that of the fastest opponent is at most `limit`.
+    """A promise: the contestant's time, divided by that of the fastest opponent, is at most `limit`.
 
-    With `at_least` it is a speed-up: the fastest opponent's time divided by the contestant's is at least `limit`.
+    With `at_least` the promise is a speed-up: the fastest opponent's time, divided by the contestant's, is at least
+    `limit`.
     """
 
     work: Work
@@ -48,13 +49,13 @@ class Bar:
 
     @property
     def is_eager(self) -> bool:
-        """Return whether the core decodes everything in the text."""
+        """Return whether the core decodes the payloads, too."""
         return self.contestant == CORE and self.work in EAGER_WORKS
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The place of a contestant among those that do the same work, itself not counted."""
+    """The place of a contestant among the others that do the same work."""
 
     rank: int
     best: str

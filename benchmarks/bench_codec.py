@@ -1,7 +1,8 @@
-"""The contests of the codec: `pytest --benchmark-only` runs those of the README, with `-m more` all others.
+"""The contests of the codec. `pytest --benchmark-only` runs those in the README, and with `-m more` all others.
 
-A group is a contest, as in the README's table. A sample is a loop over the contestant's expression, so its ratios are
-those of `benchmarks.report`, but the contestants do not take turns: on a busy machine, use the report.
+Each group is a contest, as in the README's table. A sample is a loop over the contestant's expression, as in
+`benchmarks.report`, so both give the same ratios on an idle machine. Here the contestants do not take turns: on a busy
+machine, use the report.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Processor time of a request over HTTP, under uvicorn and granian with one worker.
+"""Compare the processor time of a request over HTTP, under uvicorn and granian with one worker.
 
     python -m benchmarks.bench_http
 
 Each application runs in a process of its own, and all take turns in every round. One load tool sends the same requests
-to all: some connections, one request in flight on each. The processor time of the server's processes is read from
-/proc, so Linux is needed. The best round is reported: many short rounds are robust on a loaded machine. After some
-rounds all servers are restarted, because the memory layout of a process makes a difference of up to a fifth.
+to all, over several connections with one request in flight on each. The processor time of the server's processes is
+read from /proc, so Linux is needed. The best round is reported, because the minimum of many short rounds is robust on a
+loaded machine. After some rounds all servers are restarted, because the memory layout of a process changes the time by
+up to a fifth.
 
-The ceiling is an application that receives the body and responds with constant bytes.
+The upper limit is an application that receives the body and responds with constant bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ HOST: Final = "127.0.0.1"
 CEILING_BAR: Final = 1.3
 """The maximum processor time of a small call, as a multiple of an application that returns constant bytes."""
 PEERS_BAR: Final = 2.5
-"""The minimum factor by which the best of the other libraries needs more processor time."""
+"""The minimum processor time of the best other library, as a multiple of this package's."""
 PEERS: Final = (PJRPC, JSONRPCSERVER, FASTAPI)
 
 
@@ -79,7 +80,7 @@ OPTIONS: Final = {
 
 
 def processes_of(pid: int) -> list[int]:
-    """Return a process and its descendants."""
+    """Return the ids of a process and its descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -192,7 +193,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(program: str, name: str, load: Load, connections: int = 16) -> Iterator[Server]:
-    """Run an application under a server, checked to respond correctly."""
+    """Run an application under a server, and check that it responds correctly."""
     app = f"benchmarks.http_servers:{FACTORIES[name]}"
     with started(program, app, ANSWER=load.answer.decode()) as (pid, port):
         server = Server(name, pid, port, load, connections)

@@ -1,8 +1,8 @@
-"""Compare the adapter with the stdio transport of the MCP SDK, under its servers: `python -m benchmarks.bench_mcp`.
+"""Compare the adapter with the MCP SDK's own stdio transport: `python -m benchmarks.bench_mcp`.
 
-Each server is a process. This process writes tools/call lines to its pipe, keeps 1 or 32 of them in flight, and only
-counts the line feeds that it receives. The two servers take turns, round by round, and the best round of each is
-reported. Then both are restarted.
+Both run under the same servers of the SDK, each in a process of its own. This process writes tools/call lines to the
+pipe, keeps 1 or 32 calls in flight, and only counts the line feeds that it receives. The two servers take turns, round
+by round, are restarted several times, and the best round of each is reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .tables import markdown
 SDK: Final = "sdk"
 FAST: Final = "fast"
 BARS: Final = {("session", 32): 4.0, ("session", 1): 1.5, ("echo", 32): None, ("echo", 1): None}
-"""The minimum speed-up over the SDK's own transport, by the server's work and the calls in flight."""
+"""The minimum speed-up over the SDK's own transport, by the server's work and the number of calls in flight."""
 
 INITIALIZE: Final = (
     b'{"jsonrpc":"2.0","id":"initialize","method":"initialize","params":{"protocolVersion":"2025-11-25",'
@@ -86,7 +86,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(work: str, transport: str) -> Iterator[Server]:
-    """Run a server that is checked to respond correctly."""
+    """Run a server, and check that it responds correctly."""
     command = [sys.executable, "-m", "benchmarks.mcp_servers", work, transport]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     with subprocess.Popen(command, cwd=Path(__file__).parents[1], **pipes) as process:  # type: ignore[call-overload]

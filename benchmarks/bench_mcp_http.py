@@ -1,13 +1,13 @@
 """Compare the MCP server over Streamable HTTP with the MCP SDK's: `python -m benchmarks.bench_mcp_http`.
 
 All servers run under uvicorn, each in a process of its own, with the same tools, and take turns in every round. One
-load tool sends the same calls to all, over 1 or 32 connections with one call in flight on each. Each connection has a
-session of its own where the revision has sessions. An application that only reads and writes the JSON shows the ceiling
-that uvicorn and the load tool set. The processor time of the server is read from /proc, so Linux is needed. The best
-round is reported.
+load tool sends the same calls to all, over 1 or 32 connections with one call in flight on each. If the revision has
+sessions, each connection has its own. An application that only reads and writes the JSON shows the maximum that is
+possible with uvicorn and the load tool. The processor time of the server is read from /proc, so Linux is needed. The
+best round is reported.
 
-The memory of a session is the growth of the server's process while sessions begin, divided by their number. By then,
-their connections are closed.
+The memory of a session is the growth of the server's process while many sessions begin, divided by their number. It is
+measured after their connections are closed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .mcp_http_servers import CEILING, FACTORIES, FAST, SDK_JSON, SDK_STATELESS_
 from .tables import markdown
 
 SPEED_BAR: Final = 3.0
-"""The minimum factor by which the server answers more calls a second than the SDK's."""
+"""The minimum number of calls per second, as a multiple of the SDK's."""
 IN_FLIGHT: Final = (1, 32)
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -61,7 +61,7 @@ _META: Final = {
 
 @dataclass(frozen=True)
 class Work:
-    """What is called, and at which servers."""
+    """A call to measure, and the servers that are compared."""
 
     name: str
     tool: str
@@ -156,7 +156,7 @@ class Server:
         return headers
 
     def connections(self, work: Work, count: int) -> list[Connection]:
-        """Return connections that have been checked to get the right response."""
+        """Return connections, and check that each gets the right response."""
         if (work, count) not in self._loads:
             self._loads[work, count] = [self._prepare(work, number) for number in range(count)]
         return self._loads[work, count]
@@ -210,7 +210,7 @@ class Server:
         return int(size) * 1024
 
     def session_bytes(self, sessions: int) -> float:
-        """Return the memory that each of some idle sessions takes."""
+        """Return the memory of an idle session, measured with this number of sessions."""
 
         def begin(count: int) -> None:
             for _ in range(count):

@@ -1,14 +1,14 @@
-"""The price of one `call_tool`: the processor time of a server for each call, in four packages.
+"""Compare the processor time that a server needs for one `call_tool`, in four packages.
 
     python -m benchmarks.bench_mcp_price           # measures, and writes price.json, the picture and the table
     python -m benchmarks.bench_mcp_price --plot    # draws the picture and writes the table from price.json
 
 Each server is a process with the same async tool: over stdio, and over HTTP with uvicorn, uvloop and httptools. One
-load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight, in turn, round by round,
-and the best round of each is reported. The processor time is read from /proc, so Linux is needed.
+load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight. They take turns, round by
+round, and the best round of each is reported. The processor time is read from /proc, so Linux is needed.
 
-SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). Where one cannot be made, its rows are
-left out, and a line says so.
+SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). If one cannot be made, its rows are left out,
+and a line says so.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Figures = dict[str, Any]
 
 
 def pythons() -> dict[str, str]:
-    """Return the Python of each environment that is there or can be made."""
+    """Return the Python of each environment that exists or can be made."""
     from tests.peers.venvs import python_for
 
     found = {}
@@ -94,7 +94,7 @@ def running(command: list[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes
 
 @contextlib.contextmanager
 def over_stdio(python: str, function: str) -> Iterator[Any]:
-    """Run a server on pipes. Yield a function of the calls in flight and their number: microseconds of a call."""
+    """Run a server on pipes. Yield a function of (in_flight, calls) that returns the microseconds of a call."""
     command = [python, str(HERE / "mcp_price_servers.py"), function]
     with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
         server = bench_mcp.Server(process)
@@ -114,7 +114,7 @@ def over_stdio(python: str, function: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def over_http(python: str, function: str) -> Iterator[Any]:
-    """Run a server on a port. Yields what `over_stdio` yields."""
+    """Run a server on a port. Yield a function like that of `over_stdio`."""
     port = free_port()
     with running([python, str(HERE / "mcp_price_servers.py"), function, str(port)]) as process:
         server = bench_mcp_http.Server(function, process.pid, await_port(process, port))
@@ -164,7 +164,7 @@ def version_of(python: str, name: str) -> str:
 
 
 def table(figures: Figures) -> str:
-    """Return the table of the price, with the factor to this package."""
+    """Return the table of processor times, with their multiples of this package's."""
     columns = [(channel, str(count)) for channel in CHANNELS for count in IN_FLIGHT]
     rows = [("server", *[f"{channel}, {count} in flight" for channel, count in columns])]
     prices = figures["microseconds"]
@@ -185,7 +185,7 @@ def table(figures: Figures) -> str:
 
 
 def plot(figures: Figures, output: Path) -> None:
-    """Draw the price of a call in each package, over each channel."""
+    """Draw the processor time of a call in each package, over each channel."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

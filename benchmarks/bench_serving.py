@@ -1,9 +1,9 @@
-"""Compare what a served request costs a session and a bare protocol: `python -m benchmarks.bench_serving`.
+"""Compare the processor time of a served request with a bare asyncio protocol: `python -m benchmarks.bench_serving`.
 
 Each server is a process of its own and echoes params on TCP. This process keeps 64 requests in flight on one
 connection. The figure is the processor time of the server, as the system measures it. The servers of a loop take turns,
 round by round, and the best round is reported. After some rounds all servers are restarted, because the memory layout
-of a process makes a difference.
+of a process changes its speed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .tables import markdown
 LOOPS: Final = ("asyncio", "uvloop")
 NAMES: Final = (BARE, SESSION, SESSION_ASYNC, SESSION_WAITING)
 BARS: Final = {SESSION: 1.5, SESSION_ASYNC: 6.0}
-"""The maximum processor time, in multiples of the bare protocol's on the same loop."""
+"""The maximum processor time, as a multiple of the bare protocol's on the same loop."""
 
 Seconds = dict[tuple[str, str], float]
 """Processor time of a request by loop and server."""

@@ -1,7 +1,7 @@
-"""Measure round trips of sessions and the cost of a deadline: `python -m benchmarks.bench_sessions`.
+"""Measure the round trips of sessions and the cost of a deadline: `python -m benchmarks.bench_sessions`.
 
-Client and server run in one loop: the time is the sum of both, and a second processor does not help. All contestants of
-a channel are open at the same time and take turns in every round. The minimum of all rounds is reported.
+Client and server run in one loop, so the time is the sum of both, and a second processor does not help. All contestants
+of a channel are connected at the same time and take turns in every round. The minimum of all rounds is reported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Work:
         return (perf_counter() - started) / (calls // self.in_flight * self.in_flight) * 1e6
 
     async def prepare(self) -> None:
-        """Check that the contestant works, and find out how many calls fill a sample."""
+        """Check that the contestant works, and find how many calls fill a sample."""
         results = await asyncio.gather(*[self.call(number, 2) for number in range(self.in_flight)])
         if not all(is_right(result, number + 2) for number, result in enumerate(results)):
             raise AssertionError(f"{self.name} does not add")
@@ -115,7 +115,7 @@ def bar_table(times: Times) -> str:
 
 
 def calls_table(rounds: int) -> str:
-    """Return the cost of keeping track of a call while others are in flight, with random deadlines, as Markdown."""
+    """Return the cost of tracking a call while others with random deadlines are in flight, as Markdown."""
     rows: list[tuple[str, ...]]
     rows = [("in flight", "begin, ns", "begin and settle, ns", "expire, ns", "progress, ns")]
     for pending in (1_000, 10_000, 100_000):

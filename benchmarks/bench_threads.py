@@ -1,12 +1,11 @@
-"""Throughput with one thread and with two: `python -m benchmarks.bench_threads`.
+"""Measure the throughput with one thread and with two: `python -m benchmarks.bench_threads`.
 
-Each run adds the figures of its Python to threads.json: run it on one with the GIL and on one without it. `--plot`
-draws the picture and writes the table of docs/threads.md. Only the package is needed; the other libraries that are
-installed are compared.
+Each run adds the figures of its Python to threads.json: run it on a Python with the GIL and on one without it. `--plot`
+draws the picture and writes the table of docs/threads.md. Other libraries are compared if they are installed.
 
-All threads of a sample begin together, and it ends with the last of them. The loop around the calls is written in C:
-the interpreter's is slower without the GIL, and would be part of the time of each call. The best of many short samples
-is reported: other work on the machine takes processors from some of them.
+All threads of a sample begin together, and the sample ends with the last of them. The loop around the calls is in C,
+because the interpreter's loop is slower without the GIL and would add to the time of each call. The best of many short
+samples is reported, because other work on the machine takes processors from some of them.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ REQUEST: Final = (
 RESULT: Final = {"content": [{"type": "text", "text": "three files"}], "isError": False, "scores": [0.5, 1.25, 3]}
 CALL: Final = b'{"jsonrpc":"2.0","id":1,"method":"digest","params":[%b]}' % json.dumps(VALUES).encode()
 Make = Callable[[], Callable[[], object]]
-"""What each thread calls first: it returns a call on objects of its own."""
+"""Each thread calls it once, and gets a function that works on objects of this thread only."""
 COLOURS: Final = {
     "jsonrpc_fast": "#1d5fd1",
     "pure backend": "#7aa7ee",
@@ -65,7 +64,7 @@ COLOURS: Final = {
 
 
 def digest(values: list[int]) -> int:
-    """A handler that works for some microseconds."""
+    """A handler that computes for some microseconds."""
     return sum(sorted(values * 8)[100:]) % 256
 
 
@@ -113,7 +112,7 @@ def works() -> dict[str, dict[str, Make]]:
 
 
 def own(data: bytes) -> bytes:
-    """Return a copy: threads that count the references to one object wait for each other."""
+    """Return a copy: threads that change the reference count of one object wait for each other."""
     return bytes(bytearray(data))
 
 
@@ -126,7 +125,7 @@ def each_line(loads: Callable[[bytes], Any], lines: bytes) -> object:
 
 
 def sample(make: Make, threads: int, count: int) -> float:
-    """Return how many calls a second that number of threads makes."""
+    """Return how many calls a second the threads make together."""
     barrier = threading.Barrier(threads)
     begins, ends = [0.0] * threads, [0.0] * threads
 
@@ -176,7 +175,7 @@ def versions() -> dict[str, str]:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """Return the table of throughput: thousands of calls a second with one thread, and the factor of two."""
+    """Return the table: thousands of calls a second with one thread, and the factor that two threads reach."""
     pythons = list(figures)
     rows = [("work", "what", *[cell for python in pythons for cell in (python, "two threads")])]
     for work in next(iter(figures.values()))["rates"]:

@@ -1,11 +1,12 @@
-"""Compare echo servers on TCP, each in its own process: `python -m benchmarks.bench_transports`.
+"""Compare echo servers on TCP: `python -m benchmarks.bench_transports`.
 
-One connection keeps 64 requests in flight. This process only counts the line feeds that it receives and sends that many
-new requests, so most of the time is the server's. The servers take turns, round by round, and the best round is
-reported. After some rounds all servers are restarted, because the memory layout of a process makes a difference.
+Each server is a process. One connection keeps 64 requests in flight. This process only counts the line feeds that it
+receives and sends that many new requests, so the server uses most of the time. The servers take turns, round by round,
+and the best round is reported. After some rounds all servers are restarted, because the memory layout of a process
+changes its speed.
 
-The rate is what a client sees, and includes the work of both processes. The processor time of the server, as the system
-measures it, is the steadier figure.
+The rate is what a client sees, and includes the work of both processes. The processor time of the server, which the
+system measures, varies less.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ RING: Final = 4096
 LINES: Final = memoryview(
     b"".join([LINE.replace(b"12345", b"%d" % number) for number in range(10_000, 10_000 + RING + IN_FLIGHT)])
 )
-"""Requests whose ids differ while they are in flight; `IN_FLIGHT` more, so that a slice need not wrap around."""
+"""Requests with different ids. `IN_FLIGHT` are appended, so that a slice never wraps around."""
 BAR: Final = 0.85
-"""The minimum rate, as a share of the bare protocol's."""
+"""The minimum rate, as a fraction of the bare protocol's."""
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(name: str, loop: str = "asyncio") -> Iterator[Server]:
-    """Run a server that is checked to respond correctly."""
+    """Run a server, and check that it responds correctly."""
     command = [sys.executable, "-m", "benchmarks.echo_servers", name, loop]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:
         try:

@@ -1,9 +1,9 @@
-"""Compare what a call over WebSocket costs a client: `python -m benchmarks.bench_websocket`.
+"""Compare the processor time of WebSocket clients: `python -m benchmarks.bench_websocket`.
 
-All clients call the same echo server, which is a process of its own and does not compress. The figure is the processor
-time of this process for a call, until its result is a list of Python objects. The clients take turns, round by round,
-and the best round is reported. With one call in flight the system takes most of the time, to write to a socket and read
-from it, which is the same for all.
+All clients call the same echo server, which is a separate process and does not compress. The figure is the processor
+time of this process for one call, until its result is a list of Python objects. The clients take turns, round by round,
+and the best round is reported. With one call in flight, most of the time is spent in the system, which writes to and
+reads from the socket. This part is equal for all clients.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LARGE: Final[Any] = [
     {"blockNumber": hex(number), "data": f"0x{number:0128x}", "topics": [f"0x{number:064x}"], "removed": False}
     for number in range(310)
 ]
-"""80 kB of something like logs of Ethereum."""
+"""80 kB, similar to the logs of Ethereum."""
 
 CASES: Final = (("small", SMALL, 1), ("small", SMALL, 64), ("80 kB", LARGE, 1), ("80 kB", LARGE, 8))
 """Name, params and number of calls in flight."""
 BARS: Final = {"small": 1.9, "80 kB": 2.3}
-"""The minimum of the other clients' processor time, in multiples of this package's."""
+"""The minimum processor time of the other clients, as a multiple of this package's."""
 
 Call = Callable[[Any], Awaitable[Any]]
 Seconds = dict[tuple[str, int, str], float]
@@ -48,7 +48,7 @@ Seconds = dict[tuple[str, int, str], float]
 
 
 def serve() -> None:
-    """Run the echo server; its port goes to stdout."""
+    """Run the echo server, which prints its port on stdout."""
     from jsonrpc_fast.session import Session
     from jsonrpc_fast.transports.websocket import WebSocketServer
 
@@ -68,7 +68,7 @@ def serve() -> None:
 
 @contextlib.contextmanager
 def running() -> Any:
-    """Run the server; yields its URI."""
+    """Run the server, and yield its URI."""
     command = [sys.executable, "-m", "benchmarks.bench_websocket", "--serve"]
     folder = Path(__file__).parents[1]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
@@ -90,7 +90,7 @@ async def session(uri: str) -> AsyncIterator[Call]:
 
 @contextlib.asynccontextmanager
 async def by_hand(uri: str) -> AsyncIterator[Call]:
-    """What one writes without a library: a future for each id, and a task that reads."""
+    """The code without a library: a future for each id, and a task that reads."""
     from websockets.asyncio.client import connect
 
     async with connect(uri, compression=None, max_size=None) as connection:
@@ -161,7 +161,7 @@ async def time_calls(call: Call, params: Any, in_flight: int, calls: int) -> flo
 
 
 async def measure(uri: str, rounds: int, milliseconds: float) -> Seconds:
-    """Let the clients take turns. Each turn takes about that many milliseconds."""
+    """Measure all clients in turn. Each turn takes about `milliseconds`."""
     found: Seconds = {}
     async with contextlib.AsyncExitStack() as stack:
         clients = {name: await stack.enter_async_context(open_client(uri)) for name, open_client in CLIENTS.items()}

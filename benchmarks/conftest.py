@@ -1,4 +1,4 @@
-"""`pytest --benchmark-only` runs what the README compares, and shows it as a table. `-m more` runs everything else."""
+"""`pytest --benchmark-only` runs the contests in the README, and shows a table. With `-m more` it runs all others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect the benchmarks only to run them: otherwise the tests would need the compared libraries and the core."""
+    """Collect the benchmarks only with `--benchmark-only`, because they need the compared libraries and the core."""
     is_benchmark = collection_path.name.startswith("bench_")
     if not config.getoption("benchmark_only"):
         return True if is_benchmark and config.getoption("benchmark_skip") else None

@@ -1,4 +1,4 @@
-"""The contests: for each work and payload, what each library's user would write, checked to do the work."""
+"""The contests: for each work and payload, the code that a user of each library would write, checked to be correct."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ APPEND_NEWLINE: Final = {"dumps": orjson.dumps, "OPT_APPEND_NEWLINE": orjson.OPT
 
 @dataclass(frozen=True)
 class Contestant:
-    """An expression, not a function: a call would cost a third of the time that reading the smallest message takes."""
+    """An expression of a library. It is not a function, because a call takes a third of the smallest message's time."""
 
     name: str
     expression: str
@@ -73,7 +73,7 @@ class Contestant:
 
 
 class Entries(list[Contestant]):
-    """The contestants of one contest. The names given here are in all their expressions."""
+    """The contestants of one contest. All their expressions can use the names given here."""
 
     def __init__(self, **names: Any) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ REFUSED: Final = {
     "id_float": (PJRPC, JSON_RPC, AJSONRPC),
     "id_null": (AJSONRPC,),
 }
-"""Valid payloads that a library refuses, or warns of: these refuse unknown members and ids of other types."""
+"""Valid payloads that a library refuses or warns about, because it refuses unknown members or other types of ids."""
 
 
 def _json_readers() -> dict[str, Callable[[bytes], Any]]:
@@ -155,7 +155,7 @@ def _json_readers() -> dict[str, Callable[[bytes], Any]]:
 
 
 def limited_decoders(payload: Payload) -> list[Contestant]:
-    """Return the codec with limits of its own, and those that read the message without any."""
+    """Return the codec with custom limits, and the contestants that read the message without limits."""
     entries = Entries(data=payload.text)
     entries.enter(CORE, "decode(data, profile)", decode=jsonrpc_fast.decode, profile=TIGHT)
     entries.enter(PURE, "decode(data, profile)", decode=_pure.decode, profile=TIGHT)
@@ -181,7 +181,7 @@ def readers_in_turn(turn: Turn) -> list[Contestant]:
 
 
 def classifiers(payload: Payload) -> list[Contestant]:
-    """Return the codec's `classify`, and those that read the whole message to learn its kind."""
+    """Return the codec's `classify`, and the contestants that decode the message to learn its kind."""
     entries = Entries(data=payload.text)
     entries.enter(CORE, "classify(data)", classify=jsonrpc_fast.classify)
     entries.enter(PURE, "classify(data)", classify=_pure.classify)
@@ -191,7 +191,7 @@ def classifiers(payload: Payload) -> list[Contestant]:
 
 
 def feeders(payload: Payload) -> list[Contestant]:
-    """Return the contestants that read one message from a stream, which arrives in a piece of its own."""
+    """Return the contestants that read a stream in which each chunk is one message."""
     entries = Entries(line=payload.text + b"\n")
     entries.enter(CORE, "feed(line)", feed=jsonrpc_fast.Decoder().feed)
     entries.enter(PURE, "feed(line)", feed=_pure.Decoder().feed)
@@ -208,7 +208,7 @@ def feeders(payload: Payload) -> list[Contestant]:
 def streams(payload: Payload) -> list[Contestant]:
     """Return the contestants that read 64 KB of lines like `payload`. Each is checked to accept all of them."""
     chunk = stream_of(payload)
-    # Without the last newline, or split() would return an empty last piece.
+    # Without the last newline, because split() would return an empty last piece.
     entries = Entries(chunk=chunk, lines=chunk[:-1])
     entries.enter(CORE, "feed(chunk)", feed=jsonrpc_fast.Decoder().feed)
     entries.enter(CORE_RAW, "feed(chunk)", feed=jsonrpc_fast.Decoder(raw=True).feed)
@@ -229,7 +229,7 @@ def streams(payload: Payload) -> list[Contestant]:
 
 
 def event_streams(payload: Payload) -> list[Contestant]:
-    """Return the codec over 64 KB of events, and those that read the same texts without the events around them."""
+    """Return the codec over 64 KB of events, and the contestants that read the same texts without event framing."""
     texts = stream_of(payload).splitlines()
     events = b"".join([b"data: %b\n\n" % text for text in texts])
     entries = Entries(events=events, texts=texts)
@@ -274,7 +274,7 @@ def encoders(payload: Payload) -> list[Contestant]:
 
 
 def _messages_to_write(payload: Payload) -> Entries:
-    """A hundred responses: messages, Structs, and what the other expressions make dicts of."""
+    """A hundred responses: as messages, as Structs, and as the ids and results from which the others make dicts."""
     envelope = payload.content
     items = [(id, envelope["result"]) for id in range(1, 101)]
     return Entries(
@@ -286,7 +286,7 @@ def _messages_to_write(payload: Payload) -> Entries:
 
 
 def line_encoders(payload: Payload) -> list[Contestant]:
-    """Return the contestants that write a hundred responses like `payload`, each on its line."""
+    """Return the contestants that write a hundred responses like `payload`, one per line."""
     entries = _messages_to_write(payload)
     literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
     entries.enter(CORE, "encode_many(messages)", encode_many=jsonrpc_fast.encode_many)
@@ -352,7 +352,7 @@ def _checked_writers(
 
 
 def _check_messages(contestant: Contestant, payload: str, content: Any) -> None:
-    """Raise AssertionError unless the contestant returns the messages in `content`: a refusal is never timed."""
+    """Raise AssertionError unless the contestant returns the messages in `content`, so that no refusal is timed."""
     value = contestant.function()()
     found = list(value) if isinstance(content, list) else [value]
     expected = content if isinstance(content, list) else [content]

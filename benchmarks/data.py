@@ -1,4 +1,4 @@
-"""The messages by name: those in ../shared/corpora/bench, or generated ones like them if it is missing."""
+"""The messages by name: the files in ../shared/corpora/bench, or generated messages like them if it is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CORPORA: Final = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "b
 
 CAPTURED: Final = Path(__file__).resolve().parents[1] / "tests" / "vectors" / "wire"
 MAX_TURN_BYTES: Final = 4096
-"""The maximum size of a message of a turn, so that a few large ones do not decide it."""
+"""The maximum size of a message in a turn. Without it a few large messages would dominate the time."""
 
 Kind = Literal["request", "notification", "result", "error", "request batch", "response batch"]
 
@@ -41,7 +41,7 @@ class Payload:
 
     @property
     def carries_object(self) -> bool:
-        """Return whether MCP allows it: a single message whose params or result is an object or absent."""
+        """Return whether it is a single message whose params or result is an object or absent, as MCP requires."""
         content = self.content
         return isinstance(content, dict) and isinstance(content.get("params", content.get("result", {})), dict)
 
@@ -141,7 +141,7 @@ def turns(corpora: Path = CORPORA) -> dict[str, Turn]:
     found = {}
     for name, paths in files.items():
         lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
-        # The libraries that know the kind of a message in advance do not know that of a batch.
+        # Some contestants must know the kind of each message in advance, and cannot read batches.
         texts = [line for line in lines if line.startswith(b"{") and len(line) <= MAX_TURN_BYTES]
         if texts:
             found[name] = Turn(name, tuple(texts))
@@ -155,7 +155,7 @@ def sizes(corpora: Path = CORPORA) -> dict[str, str]:
 
 
 def stream_of(payload: Payload, size: int = 64 * 1024) -> bytes:
-    """Return whole lines of at most `size` bytes together: the message again and again, with ids that count up."""
+    """Return complete lines, at most `size` bytes in total: the message repeated with increasing ids."""
     lines: list[bytes] = []
     length = 0
     content = payload.content
@@ -254,13 +254,13 @@ def _resource_text() -> bytes:
 
 
 def _escapes() -> bytes:
-    """Text of another alphabet, as `json.dumps` of Python writes it."""
+    """Text in another alphabet, as Python's `json.dumps` writes it."""
     text = "\u041f\u0440\u0438\u043c\u0435\u0440 \u0442\u0435\u043a\u0441\u0442\u0430. " * 30
     return json.dumps({"jsonrpc": "2.0", "id": 11, "result": {"text": text}}, separators=(",", ":")).encode()
 
 
 def _unusual() -> dict[str, bytes]:
-    """Return messages that few peers write: they show whether a reader is fast only for usual messages."""
+    """Return unusual messages, which show whether a reader is only fast for common ones."""
     call = b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":{"a":[1,2,3]}}'
     deep_array: object = 1
     deep_object: object = 1

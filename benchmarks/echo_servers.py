@@ -3,8 +3,8 @@
     python -m benchmarks.echo_servers NAME [LOOP]
 
 runs on the loop `asyncio` (the default) or `uvloop`. It prints its port and runs until it is killed. Each server is
-written as a user of its library would write it. Those whose library has no transport share one protocol, which splits
-lines and writes the responses to a chunk at once.
+written as a user of its library would write it. If a library has no transport, its server uses the protocol `Lines`,
+which splits lines and writes all responses to a chunk at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JSONRPCSERVER: Final = "jsonrpcserver"
 
 
 class Lines(asyncio.Protocol):
-    """A protocol that responds to each line. `reply` returns a line with its line feed."""
+    """A protocol that responds to each line. `reply` returns the response with its line feed."""
 
     def __init__(self, reply: Callable[[bytes], bytes]) -> None:
         self._reply = reply
@@ -42,7 +42,7 @@ class Lines(asyncio.Protocol):
 
 
 class Bare(asyncio.Protocol):
-    """The minimum that works: it checks nothing and calls no function for a line."""
+    """The minimum that works: it checks nothing, and calls no handler."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         from orjson import OPT_APPEND_NEWLINE, dumps, loads

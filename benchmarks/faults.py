@@ -1,6 +1,6 @@
-"""What a fault costs: `python -m benchmarks.faults` prints microseconds by kind, for both backends.
+"""Measure how long invalid messages take: `python -m benchmarks.faults` prints microseconds for both backends.
 
-The last column is the time relative to a valid message of the same shape. A fault at the end of a text is found only
+The ratio compares the time with that of a valid message of the same shape. A fault at the end of a text is found only
 after the rest has been read.
 """
 

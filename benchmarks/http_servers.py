@@ -3,7 +3,7 @@
     uvicorn --factory benchmarks.http_servers:fast
 
 Each is written as a user of its library would write it. The FastAPI integration of pjrpc 2.2 sends responses as JSON
-strings, so its dispatcher is used on Starlette. The constant one is the ceiling: it receives the body, parses nothing,
+strings, so its dispatcher is used on Starlette. `constant` is the upper limit: it receives the body, parses nothing,
 and responds with the bytes in the environment variable ANSWER.
 """
 

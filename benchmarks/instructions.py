@@ -1,11 +1,12 @@
 """Count the instructions of a call under valgrind's callgrind: `python -m benchmarks.instructions`.
 
-Instructions are the same on a busy machine as on an idle one. The floor is `marshal.loads` of the decoded fields: it
-makes the same objects from a form that needs no parsing.
+The number of instructions is the same on a busy machine as on an idle one. The lower limit is `marshal.loads` of the
+decoded fields: it makes the same objects from a format that needs no parsing.
 
 Rules:
-  - one process under callgrind runs all calls; a call of the C function `getppid` before and after each ends a dump;
-  - a call runs N times and 3N times, and the difference is reported, which excludes the loop around it.
+  - one process under callgrind runs all calls; callgrind writes a dump at each call of the C function `getppid`, which
+    is called before and after each measured call;
+  - each call runs N times and 3N times, and so does an empty loop; the count is the difference of the differences.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def calls(text: bytes) -> dict[str, Timer]:
-    """Return what is counted for a text, by name."""
+    """Return the calls whose instructions are counted for a text, by name."""
     message: Any = jsonrpc_fast.decode(text)
     fields = tuple([getattr(message, name) for name in message.__match_args__])
     if isinstance(message, jsonrpc_fast.Response) and message.error is not None:
@@ -62,7 +63,7 @@ def calls(text: bytes) -> dict[str, Timer]:
 
 
 def _run_all() -> None:
-    """Run every call between two marks. Only this runs under callgrind."""
+    """Run every call between two marks. Only this function runs under callgrind."""
     messages = payloads(Path("nowhere"))
     timers = [Timer(LOOP)] + [timer for name in PAYLOADS for timer in calls(messages[name].text).values()]
     for timer in timers:
@@ -84,7 +85,7 @@ def measure() -> Counts | None:
         command = (valgrind, "-q", *options, sys.executable, "-m", "benchmarks.instructions", "--run")
         root = Path(__file__).resolve().parents[1]
         subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL, timeout=300)
-        # A dump covers what ran since the previous mark, so every second one is a call.
+        # A dump counts the instructions since the previous mark, so every second dump is a call.
         dumps = len(list(Path(folder).glob("calls.*")))
         totals = [_total(Path(f"{output}.{number}")) for number in range(2, dumps + 1, 2)]
     per_call = [(more - less) / (2 * REPEATS) for less, more in zip(totals[0::2], totals[1::2], strict=True)]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 FAST: Final = "jsonrpc_fast"
 CEILING: Final = "uvicorn alone"
-"""An application that checks nothing: no server can serve more calls under uvicorn."""
+"""An application that checks nothing. No server under uvicorn can serve more calls per second."""
 SDK_JSON: Final = "SDK, JSON"
 SDK_STREAM: Final = "SDK, streams"
 SDK_STATELESS_JSON: Final = "SDK, stateless, JSON"

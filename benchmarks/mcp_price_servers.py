@@ -52,7 +52,7 @@ def fastmcp() -> tuple[Any, Any]:
 
 
 def ceiling() -> tuple[Any, Any]:
-    """An application that checks nothing: what uvicorn itself costs."""
+    """An application that checks nothing. It shows the processor time of uvicorn itself."""
     return None, import_module("mcp_http_servers").ceiling
 
 

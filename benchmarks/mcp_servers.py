@@ -1,9 +1,9 @@
-"""Servers of the MCP SDK for Python on stdin and stdout, which differ in one import.
+"""Servers of the MCP SDK for Python on stdin and stdout. The two transports differ in one import.
 
     python -m benchmarks.mcp_servers session|echo sdk|fast
 
-`session` is the SDK's server with one tool. `echo` responds to the messages of the read stream itself, so that only the
-transport is measured.
+`session` is the SDK's server with one tool. `echo` responds directly to the messages of the read stream, so that only
+the transport is measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The memory that a decoded message keeps, as tracemalloc counts it: everything that Python allocated for it.
+"""Measure the memory of a decoded message with tracemalloc, which counts everything that Python allocates.
 
-The text is released after decoding, so a contestant that keeps it, or a part of it, pays for that. Strings that are
-made once and shared by all messages, such as the names of members, are made before the measurement.
+The text is released after decoding, so it only counts if a contestant keeps it or a part of it. Strings that all
+messages share, such as the names of members, are made before the measurement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONTESTANTS: Final = (
 )
 BYTES_DECODED: Final = 300_000
 FREE_OBJECTS: Final = 5000
-"""More than any list of free objects holds."""
+"""More objects than any of CPython's free lists holds."""
 
 Kept = dict[str, dict[str, float]]
 """Bytes per message, by payload and contestant."""
@@ -55,7 +55,7 @@ def kept(contestant: Contestant, text: bytes) -> float:
     code = compile(contestant.expression, "<contestant>", "eval")
     count = max(2, min(1000, BYTES_DECODED // len(text)))
     messages: list[Any] = [None] * count
-    # These make what all messages share, and use up the lists of free objects.
+    # The first messages make the shared strings, and use up the free lists.
     first = [eval(code, names) for _ in range(count + FREE_OBJECTS * (len(text) < 1000))]
     gc.collect()
     tracemalloc.start()
@@ -73,7 +73,7 @@ def kept(contestant: Contestant, text: bytes) -> float:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """Return the bytes kept as Markdown: per message for small ones, per MB of text for large ones."""
+    """Return the memory as Markdown: bytes per message for small messages, MB per MB of text for large ones."""
     found: Kept = figures["bytes_kept"]
     names = [name for name in CONTESTANTS if any(name in by_name for by_name in found.values())]
     rows: list[tuple[str, ...]] = [("payload", *names)]

@@ -1,4 +1,4 @@
-"""The libraries that are compared, their names, and what their users would write around them."""
+"""The libraries that are compared, their names, and the code that their users would write around them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pjrpc
 from .data import Kind
 
 with warnings.catch_warnings():
-    # It reads its schema with a function that some Python versions deprecate.
+    # The module reads its schema with a function that some Python versions deprecate.
     warnings.simplefilter("ignore", DeprecationWarning)
     import jsonrpcserver.dispatcher
     import jsonrpcserver.main
@@ -55,15 +55,15 @@ def _optional(name: str) -> Any:
         return None
 
 
-# These do not have wheels for every Python, so no extra requires them.
+# These libraries do not have wheels for every Python, so no extra requires them.
 yyjson: Final = _optional("yyjson")
 jiter: Final = _optional("jiter")
 simdjson: Final = _optional("simdjson")
 OPTIONAL: Final = {"yyjson": yyjson, "jiter": jiter, "pysimdjson": simdjson}
-"""The libraries that are left out where they are not installed, by the name to install."""
+"""The libraries that are left out if they are not installed, by the name of their package."""
 
 
-# msgspec decodes into one type: each kind of message has the type that fits only that kind.
+# msgspec decodes into a given type, so each kind of message has its own.
 
 Id = int | str | float | None
 
@@ -181,7 +181,7 @@ STRUCTS: Final[dict[Kind, dict[str, Any]]] = {
 }
 
 
-# The peers in plain Python run the first half of their dispatchers, without calling a method.
+# The peers in plain Python run the first half of their dispatchers, up to the call of the method.
 
 
 def pjrpc_request(data: bytes) -> object:
@@ -241,7 +241,7 @@ def jsonrpcserver_result(id: int | str, result: Any) -> bytes:
 
 
 class SimdjsonReader:
-    """Reads the envelope and leaves the payload as JSON text. One parser for all texts, as its authors recommend."""
+    """Reads the envelope and keeps the payload as JSON text. One parser reads all texts, as its authors recommend."""
 
     def __init__(self) -> None:
         self._parse = simdjson.Parser().parse

@@ -22,7 +22,7 @@ LEFT_OUT: Final = {
     peers.MSGSPEC_UNTRACKED,
     peers.JITER,
 }
-"""Variants that only the tables show."""
+"""Variants that only the tables contain."""
 COLOURS: Final = {
     **dict.fromkeys((peers.CORE, peers.CORE_RAW, peers.CORE_PARSE_TEXT), "#1d5fd1"),
     peers.PURE: "#7aa7ee",

@@ -1,7 +1,7 @@
-"""Measure every contestant and show the ratios that the codec promises: `python -m benchmarks.report`.
+"""Measure all contestants, and check the ratios that the codec promises: `python -m benchmarks.report`.
 
-All contestants run in one process, in turn in every round, and the minimum of many rounds is reported: other work on
-the machine affects all of them alike. Times are per operation. A sample is as many operations as fill about 1 ms.
+All contestants run in one process and take turns in every round, so other work on the machine affects all of them. The
+minimum of many rounds is reported. Times are per operation. A sample contains as many operations as take about 1 ms.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure(rounds: int, build: str) -> dict[str, Any]:
 def _repeats(timer: Timer) -> int:
     """Return how many operations fill a sample."""
     repeats = 1
-    # The first calls fill caches, and on a busy machine any call may be interrupted: take the best of a few.
+    # The first calls fill caches, and on a busy machine any call may be interrupted, so take the best of a few.
     while (taken := min(timer.repeat(4, repeats))) < SAMPLE_NANOSECONDS / 4:
         repeats *= 2
     return max(1, round(repeats * SAMPLE_NANOSECONDS / taken))
@@ -95,7 +95,7 @@ def _processor() -> str:
 
 
 def full_table(figures: dict[str, Any]) -> str:
-    """Return all times as Markdown, payload by payload, the fastest first."""
+    """Return all times as Markdown, payload by payload, fastest first."""
     parts = []
     for work, by_payload in figures["nanoseconds"].items():
         for payload, found in by_payload.items():

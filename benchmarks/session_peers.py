@@ -1,7 +1,7 @@
 """The contestants of `bench_sessions`: a client and a server of one library, in one loop, over memory or TCP.
 
-Each contestant is an async context manager that gives a function. The function calls the method `add` and returns an
-object with the sum. All servers use a plain function as the handler, or the nearest thing that the library has.
+Each contestant is an async context manager that yields a function. The function calls the method `add` and returns an
+object with the sum. The handler of each server is a plain function, or the closest equivalent in the library.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ async def aiorpcx_over_tcp() -> AsyncIterator[Call]:
     listener.close()
 
 
-# The only channel of pjrpc that stays open is AMQP. Here a queue replaces it in memory, and HTTP with a kept connection
-# over TCP.
+# The only persistent connection that pjrpc supports is AMQP. Here a queue replaces it in memory, and HTTP with
+# keep-alive replaces it over TCP.
 
 PJRPC_METHODS: Final = pjrpc.server.MethodRegistry()
 PJRPC_METHODS.add("add")(add_async)
@@ -362,6 +362,6 @@ CONTESTANTS: Final = [
 
 
 def is_right(result: Any, expected: int) -> bool:
-    """Return whether the result of a call is the sum, in a dict or in an object of the library."""
+    """Return whether the result of a call, a dict or an object of the library, has the expected sum."""
     found = result["sum"] if isinstance(result, dict) else result.sum
     return bool(found == expected)

@@ -1,6 +1,6 @@
 """Write the tables and the plot of the documentation from the stored figures: `python -m benchmarks.site`.
 
-A table is between two comments that name it.
+In a page, each table is between two comments that name it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .tables import markdown
 HERE: Final = Path(__file__).parent
 FIGURES: Final = HERE / "figures.json"
 DISTRIBUTION: Final = HERE / "distribution.json"
-"""The figures of a Python that a distribution has built."""
+"""The figures of a Python that was built by a Linux distribution."""
 PAGES: Final = (HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "comparison.md")
 PLOT: Final = HERE / "sizes.svg"
 
@@ -100,7 +100,7 @@ MAIN: Final = (
     "completion_80k",
     "logs_1m",
 )
-"""The messages that are read by a second interpreter."""
+"""The messages for the table of the second interpreter."""
 KEPT: Final = ("tiny_request", "tools_call_325", "tools_list_14k", "logs_1m")
 CODECS: Final = {
     peers.CORE: "jsonrpc_fast",
@@ -111,7 +111,7 @@ CODECS: Final = {
     peers.PYDANTIC: "MCP SDK",
     peers.STDLIB: "json",
 }
-"""The contestants of the tables, and the heads of their columns."""
+"""The contestants in the tables, and the headers of their columns."""
 
 WRITERS: Final = {name: CODECS[name] for name in (peers.CORE, peers.PURE, peers.MSGSPEC, peers.PYDANTIC, peers.STDLIB)}
 LIBRARIES: Final = {
@@ -132,7 +132,7 @@ KEEPERS: Final = {
 
 
 def ratios(figures: dict[str, Any], work: str, payloads: Sequence[str], names: Mapping[str, str]) -> str:
-    """Return a table of times as multiples of what orjson takes."""
+    """Return a table of times as multiples of orjson's time."""
     rows = [("message", "size", "orjson", *names.values())]
     for payload in payloads:
         found = figures["nanoseconds"][work][payload]
@@ -143,7 +143,7 @@ def ratios(figures: dict[str, Any], work: str, payloads: Sequence[str], names: M
 
 
 def kept(figures: dict[str, Any]) -> str:
-    """Return the table of the memory that a decoded message keeps."""
+    """Return the table of the memory of a decoded message."""
     rows = [("message", "size", *KEEPERS.values())]
     for payload in KEPT:
         found = figures["bytes_kept"][payload]
@@ -157,7 +157,7 @@ def facts(figures: dict[str, Any]) -> str:
 
 
 def distribution() -> str:
-    """Return the tables of the second interpreter: its times, and what it is."""
+    """Return the tables of the second interpreter: its times and its version."""
     figures = json.loads(DISTRIBUTION.read_bytes())
     names = {name: CODECS[name] for name in (peers.CORE, peers.CORE_RAW, peers.PURE, peers.MSGSPEC)}
     known = {

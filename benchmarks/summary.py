@@ -1,6 +1,6 @@
 """Write the README's table of ratios from the stored figures: `python -m benchmarks.summary`.
 
-It is a table because a package index does not show the plot, which is only in the repository.
+The README has a table because a package index cannot show the plot, which is only in the repository.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def shown(nanoseconds: float) -> str:
 
 
 def digest(figures: dict[str, Any]) -> str:
-    """Return what identifies the figures in a plot of them."""
+    """Return a hash of the figures, which the plot contains."""
     return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:16]
 
 

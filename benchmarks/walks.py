@@ -1,8 +1,8 @@
 """Count the functions and files of the package that three common tasks enter: `python -m benchmarks.walks [--list]`.
 
-A walk is what a reader has to follow. Each task runs once before it is counted, so imports and caches are not counted.
-Python functions and methods are counted once each, comprehensions are not. The functions of the compiled core cannot be
-seen.
+A walk shows how much code a reader has to follow. Each task runs once before it is counted, so imports and the filling
+of caches are not counted. Each Python function or method is counted once. Comprehensions and the functions of the
+compiled core are not counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INITIALIZE: Final = (
 )
 INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 TURNS: Final = 50
-"""Turns of the loop in which a response is certainly written."""
+"""Iterations of the event loop after which a response has certainly been written."""
 
 Walk = list[str]
 """The functions entered, in order, each as `file:name`."""
@@ -60,7 +60,7 @@ def recording() -> Iterator[Walk]:
 
 
 def call_tool() -> Walk:
-    """Serve a tools/call: from the received bytes to the written response."""
+    """Serve a tools/call, from the received bytes to the written response."""
     from jsonrpc_fast.mcp.server import Server
 
     server = Server("walks", "1")

@@ -184,7 +184,7 @@ def check_header_names(headers: Mapping[str, str] | None) -> None:
 
     Raises:
         TypeError: They do not map strings to strings.
-        ValueError: A name is not one. The text contains no name.
+        ValueError: HTTP does not allow a name. The text contains no name.
     """
     check_texts("headers", headers)
     if not all(re.fullmatch(HEADER_NAME, name) for name in headers or ()):

@@ -5,13 +5,19 @@
     │   └── EncodeError          a value cannot be written as JSON
     ├── ValueError
     │   ├── ParseError           a message breaks a rule; decoding returns it and does not raise it
-    │   └── InvalidResponse      a server sent something that is not a response to the call ├── RuntimeError │   ├──
-    StateError           the state of a transport or a session does not allow the call │   ├── HandshakeError       the
-    handshake of a protocol failed │   └── HttpStatusError      an HTTP server responded with a status of 3xx to 5xx,
-    without a JSON-RPC response ├── ConnectionError │   └── ConnectionLost       the channel to the peer is closed or
-    broke ├── TimeoutError │   └── CallTimeout          the deadline of a call passed ├── LookupError │   └── EventsLost
-    a stream of events cannot be resumed without a gap ├── CallCancelled            this side cancelled a call └──
-    RpcError                 an error response, from the peer or from a handler
+    │   └── InvalidResponse      a server sent something that is not a response to the call
+    ├── RuntimeError
+    │   ├── StateError           the state of a transport or a session does not allow the call
+    │   ├── HandshakeError       the handshake of a protocol failed
+    │   └── HttpStatusError      an HTTP server responded with a status of 3xx to 5xx, without a JSON-RPC response
+    ├── ConnectionError
+    │   └── ConnectionLost       the channel to the peer is closed or broke
+    ├── TimeoutError
+    │   └── CallTimeout          the deadline of a call passed
+    ├── LookupError
+    │   └── EventsLost           a stream of events cannot be resumed without a gap
+    ├── CallCancelled            this side cancelled a call
+    └── RpcError                 an error response, from the peer or from a handler
 
 StateError, HandshakeError, ConnectionLost, CallTimeout, CallCancelled, HttpStatusError and InvalidResponse are local:
 no peer can cause one by sending an error response.

@@ -75,7 +75,7 @@ def read_recording(file: BinaryIO) -> Iterator[Recorded]:
         file: A file that is opened for reading bytes.
 
     Raises:
-        ValueError: A line is not a line of a recording. The text names it.
+        ValueError: A line is malformed or too long. The text has its number.
     """
     number = 0
     # Not `for line in file`, because an endless line would take all memory.

@@ -1,4 +1,4 @@
-"""Compare with JSON.parse and the same checks in Node: `python -m benchmarks.other_languages`.
+"""Compare with Node: JSON.parse and the same checks. `python -m benchmarks.other_languages`.
 
 The processes cannot take turns within a round, so the ratios are rougher than those of the report.
 """

@@ -149,7 +149,7 @@ async def stdio_server(
     are_replaced = stdin is not None or stdout is not None or _is_replaced(sys.stdin, 0) or _is_replaced(sys.stdout, 1)
     if are_replaced or _sdk_servers or not _is_on_asyncio():
         has_standard_stream = stdin is None or stdout is None
-        # While the SDK's own server has a standard stream, a second server must get the SDK's refusal.
+        # While the SDK's own server uses a standard stream, a second server must get the SDK's refusal.
         _sdk_servers.extend([None] * has_standard_stream)
         try:
             async with _sdk_stdio_server(stdin, stdout) as streams:

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({**facts, "profiles": profiles}))
         return SUCCESS
     for name, fact in facts.items():
-        if fact is not None:  # a fault is shown only where there is one
+        if fact is not None:  # the faults are None if the core and orjson are in use
             print(f"{name:<12}  {fact}")
     print()
     for line in _table(profiles):

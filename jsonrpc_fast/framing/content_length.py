@@ -25,7 +25,7 @@ from .frames import BLANK, MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 from .hints import hint_of_header
 from .sse import KNOWN_FIELDS
 
-# Patterns are compiled when a stream needs them: it would be a tenth of the time that importing the codec takes.
+# Patterns are compiled when a stream needs them: compiling takes a tenth of the time of importing the codec.
 compiled = functools.cache(re.compile)
 HEADER_NAME: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _HEADER: Final = rb"(%b)(?::([^\x00-\x08\x0a-\x1f\x7f]*))?" % HEADER_NAME

@@ -87,7 +87,7 @@ class Dispatch:
         find: Returns the handler of a method, or None.
         reading: How texts are read.
         profile: The rules and limits for decoding.
-        raw: See `DispatchOptions`; so for the other options.
+        raw: See `DispatchOptions`, also for the other options.
 
     Raises:
         TypeError: An option has the wrong type.

@@ -30,7 +30,7 @@ _named: WeakKeyDictionary[Callable[..., Any], tuple[str, Mapping[str, str]]] = W
 
 
 def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F], F]:
-    """Declare a method with names, its own or those of its params, that a Python function cannot have.
+    """Declare a method whose name, or the names of whose params, a Python function cannot have.
 
         class Editor(Protocol):
             @method("textDocument/hover", params={"from_": "from"})
@@ -62,8 +62,8 @@ def methods_of(interface: object) -> dict[str, Method]:
     is not part of the interface.
 
     Raises:
-        TypeError: It is not a class, declares no method, or one that needs no object, is a generator, or has overloads
-            and no signature; or a Protocol has a property or an attribute.
+        TypeError: It is not a class, or declares no method; a method is static, a class method or an async generator,
+            or has overloads without an implementation; or a Protocol has a property or an attribute.
     """
     if not isinstance(interface, type):
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")

@@ -1,8 +1,8 @@
 """A dispatcher that reports to hooks; see `jsonrpc_fast.hooks`.
 
 Rules:
-  - Each request is reported as served once, with the code of the response that was made for it. One whose caller gave
-    up, or whose task was cancelled, is CANCELLED.
+  - Each request is reported as served once, with the code of the response that was made for it. If its caller gave up,
+    or its task was cancelled, the outcome is CANCELLED.
   - A function, and everything that it awaits, runs in the context (`contextvars`) in which its request was reported.
   - A request whose method has no function is only reported as served; such a notification is not reported.
 """

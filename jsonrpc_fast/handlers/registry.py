@@ -171,8 +171,8 @@ class Handlers:
 
         Args:
             profile: The rules and limits for decoding.
-            hooks: An object with methods for metrics and traces, see `jsonrpc_fast.hooks`. With hooks, a message that
-                is passed decoded must not be served twice at a time.
+            hooks: An object with methods for metrics and traces, see `jsonrpc_fast.hooks`. With hooks, the same decoded
+                message must not be served twice at the same time.
             options: See `DispatchOptions`.
 
         Raises:
@@ -192,7 +192,7 @@ class Handlers:
         return dispatch
 
     def child(self) -> Handlers:
-        """Return handlers that also find the methods of these, now and later. Methods registered there stay there."""
+        """Return new handlers that also find the methods of these, now and later, but not the other way round."""
         return _ChildHandlers(self)
 
     def _has(self, method: str) -> bool:

@@ -54,7 +54,7 @@ def encode_models(
 
 
 Encode = Callable[[int, str, Any], bytes]
-"""Returns the error response with a code, a message and data, or raises."""
+"""A function of a code, a message and data that returns the error response, or raises."""
 ReportFailure = Callable[[BaseException, str, MessageId], object]
 """Called with an exception that does not become the response, the method and the id."""
 

@@ -107,10 +107,9 @@ class MemoryChannel(Channel):
             self._loop.call_soon(self._lose)
 
     def _receive_now(self, data: bytes) -> bool:
-        """Receive bytes in this turn of the loop, if possible.
+        """Receive bytes in this turn of the loop, if possible, and return whether it was possible.
 
-        Return whether it was. It is not possible while receiving: two ends that respond to each other would recurse
-        without bound.
+        It is not while this end is receiving: two ends that respond to each other would recurse without bound.
         """
         if self._is_receiving or not self._reads or self.other._wire:
             return False

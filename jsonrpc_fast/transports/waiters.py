@@ -1,4 +1,4 @@
-"""Coroutines that wait for the same thing."""
+"""Wake the coroutines that wait for the same event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drive an ASGI application in this process: one request whose client does what the test says, or a lifespan."""
+"""Call an ASGI application in this process: with one request, whose client does what the test says, or a lifespan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 JSON = (b"content-type", b"application/json")
 LEFT: Final = b"the client disconnects"
-"""A part of a body that stands for the client's disconnection."""
+"""Instead of a part of the body: the client disconnects here."""
 
 
 @dataclass
@@ -20,19 +20,20 @@ class Answer:
 
 
 class Client:
-    """One request to an application, and the events that come back, whose order is checked.
+    """One request to an application. It collects the events that the application sends, and checks their order.
 
     Args:
-        body: The body; a list is received in its parts. At `LEFT` the client is gone, at None it sends no more.
-        headers: Pairs of bytes. The host is example.org if they have none.
-        scope: Changes of the scope.
+        body: The body; a list is received in its parts. At `LEFT` the client disconnects, and after None it sends
+            nothing more.
+        headers: Pairs of bytes. If they contain no host, it is example.org.
+        scope: Members of the scope that differ from the usual ones.
 
     Attributes:
         scope: The scope.
         sent: The events that the application has sent.
         received: How many parts of the body the application has received.
-        gone: Set when the client is to disconnect after its body.
-        is_stuck: Whether the client reads nothing: sending does not return.
+        gone: An event. When it is set, the client disconnects after its body.
+        is_stuck: Whether the client reads nothing, so that `send` does not return.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Client:
 
     @property
     def answer(self) -> Answer | None:
-        """What has been sent until now, or None."""
+        """The response as far as it has been sent, or None."""
         if not self.sent:
             return None
         start, *parts = self.sent
@@ -111,7 +112,7 @@ async def post(endpoint: Any, body: bytes | list[bytes], *headers: tuple[bytes, 
 
 
 async def events_of(endpoint: Any, kind: str, *received: str) -> list[str]:
-    """Return the types of what an application sends in a scope that is not HTTP while it receives these events."""
+    """Return the types of the events that an application sends in a scope other than HTTP, when it receives these."""
     sent: list[str] = []
     left = iter(received)
 
@@ -126,5 +127,5 @@ async def events_of(endpoint: Any, kind: str, *received: str) -> list[str]:
 
 
 async def events_of_a_lifespan(endpoint: Any) -> list[str]:
-    """Return the types of what an application sends while it starts and ends."""
+    """Return the types of the events that an application sends when it starts and ends."""
     return await events_of(endpoint, "lifespan", "lifespan.startup", "lifespan.shutdown")

@@ -22,7 +22,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    # Without the loop that checks for signals ten times per second, which would delay the end.
+    # uvicorn's main loop checks for signals ten times per second, which would delay the end: the test runs without it.
     before = asyncio.all_tasks()
     await server.startup()
     of_lifespan = asyncio.all_tasks() - before
@@ -32,6 +32,6 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     try:
         yield f"http://{HOST}:{port}"
     finally:
-        await settle()  # the clients have gone
+        await settle()  # until the clients have disconnected
         await server.shutdown()
         await asyncio.gather(*of_lifespan)  # it ends after the server

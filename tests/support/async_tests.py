@@ -1,9 +1,9 @@
-"""Tests that are coroutine functions: each runs in a loop of its own, for a limited time, and leaves nothing behind.
+"""Tests that are coroutine functions: each runs in its own event loop, for a limited time, and must clean up.
 
 Rules:
-- The loop is the one that the fixtures `loop` and `each_loop` choose (see loops.py), asyncio's without them.
-- A test fails after `SECONDS`, or after the time of its mark `time_limit(seconds)`. A loop with a virtual clock has
-  limits of its own (see clock.py).
+- The fixtures `loop` and `each_loop` choose the loop (see loops.py). Without them it is asyncio's.
+- A test fails after `SECONDS`, or after the seconds of its mark `time_limit(seconds)`. A loop with a virtual clock has
+  other limits (see clock.py).
 - A test fails when it leaves a task or a timer, or when an exception was reported to the loop's exception handler.
 """
 
@@ -23,7 +23,7 @@ SECONDS: Final = 50.0
 
 
 def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:
-    """Run a test to its end, and check that nothing is left of it."""
+    """Run a test to its end, and check that it leaves no task, no timer and no reported exception."""
     reports: list[dict[str, Any]] = []
 
     async def guarded() -> None:

@@ -1,4 +1,4 @@
-"""TLS settings for a server on localhost and for its clients, with certificates made on the spot."""
+"""TLS settings for a server on localhost and for its clients. The certificates are made for each test run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_certificates(folder: Path) -> None:
 
 
 def contexts_of(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what `contexts` returns, made of the files in a folder."""
+    """Return the same settings as `contexts`, from the files in a folder."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "server.pem")
     return server, ssl.create_default_context(cafile=str(folder / "authority.pem"))

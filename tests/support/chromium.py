@@ -1,4 +1,4 @@
-"""Pages in headless Chromium. A page reports what it found by a POST to the address in its query, `report`."""
+"""Pages in headless Chromium. A page sends its findings by POST to the address in its query parameter `report`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usa
 
 
 def report_of(url: str, folder: Path, *options: str) -> str:
-    """Open a page, and return what it reports; the test is skipped where Chromium is not installed.
+    """Open a page and return its report. The test is skipped if Chromium is not installed.
 
     Args:
         url: The address of the page, with or without a query.

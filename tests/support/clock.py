@@ -4,12 +4,13 @@
     async def test_a_call_times_out(): ...  # five minutes pass in a millisecond
 
 Rules:
-- The mark is for tests whose world is one loop: memory transports, futures, tasks. `asyncio.run` uses such a loop in
-  the whole test, and in a test that runs on other loops, too, it replaces asyncio's.
-- A loop for which nothing is ready, and that has no timer, would wait forever: `Deadlock` says what its tasks wait for.
+- The mark is for tests in which everything happens in one loop: memory transports, futures, tasks. `asyncio.run` uses
+  such a loop in the whole test, and in a test that runs on other loops, too, it replaces asyncio's.
+- A loop for which nothing is ready, and that has no timer, would wait forever: `Deadlock` is raised instead, and names
+  the places at which its tasks wait.
 - The time does not jump while a thread of `run_in_executor` works. The loop does not know of other threads.
 - A file descriptor is refused: whether it is ready depends on real time.
-- `REAL_SECONDS` limit the real time of a loop, because one that is always ready never comes to its timers.
+- A loop may take `REAL_SECONDS` of real time. A loop in which something is always ready never reaches its timers.
 
 With real sockets and processes a test moves the clock of asyncio's loop itself:
 
@@ -27,14 +28,14 @@ from typing import Any, Final
 from unittest import SkipTest
 
 START: Final = 1000.0
-"""The time of a new loop: not zero, which code could mistake for None."""
+"""The time of a new loop. It is not zero, because code could mistake zero for None."""
 REAL_SECONDS: Final = 50.0
 
 
 def moving_clock() -> Callable[[float], None]:
-    """Return a function that moves the time of the running loop forward, by seconds. Skips the test on uvloop.
+    """Return a function that moves the clock of the running loop forward by some seconds. Skips the test on uvloop.
 
-    The time limit of an async test is measured in that time, too: `@pytest.mark.time_limit(3600)`.
+    The time limit of an async test uses the same clock, so raise it: `@pytest.mark.time_limit(3600)`.
     """
     loop = asyncio.get_running_loop()
     if not isinstance(loop, asyncio.BaseEventLoop):
@@ -51,7 +52,7 @@ def moving_clock() -> Callable[[float], None]:
 
 
 async def virtual_sleep(seconds: float) -> None:
-    """Sleep on a loop with a virtual clock; another loop is refused, because there a test would take that time."""
+    """Sleep on a loop with a virtual clock. It fails on any other loop, where the test would really take that time."""
     assert isinstance(asyncio.get_running_loop(), VirtualLoop), "the test lacks pytest.mark.virtual_time"
     await asyncio.sleep(seconds)
 
@@ -71,7 +72,7 @@ class _Selector(selectors.BaseSelector):
         self._end = time.monotonic() + REAL_SECONDS
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if self._real.get_map():  # the first one is the loop's own, through which other threads wake it up
+        if self._real.get_map():  # the first descriptor is the loop's own: other threads wake it up through it
             raise RuntimeError(
                 "a loop with a virtual clock has no file descriptors: use a memory transport, or real time"
             )
@@ -92,7 +93,7 @@ class _Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         left = self._end - time.monotonic()
         if left < 0:
-            self._end += REAL_SECONDS  # the tasks that are left are cancelled in this loop
+            self._end += REAL_SECONDS  # time to cancel the remaining tasks in this loop
             raise TimeoutError(f"the loop took more than {REAL_SECONDS:g} s of real time: {self.stuck()}")
         ready = self._real.select(left if self.threads and timeout != 0 else 0)
         if not ready and not self.threads:

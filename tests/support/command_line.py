@@ -82,7 +82,7 @@ def run(
 def run_here(
     *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Do the same in this process, on descriptors 0 to 2 like a process of its own, for a tenth of the cost."""
+    """Run a command as `run` does, but in this process, on its descriptors 0 to 2. It takes a tenth of the time."""
     done = run_here_in_bytes(*arguments, data=data, cwd=cwd)
     output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
@@ -91,7 +91,7 @@ def run_here(
 def run_here_in_bytes(
     *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Do the same, and return the outputs unchanged."""
+    """Run a command as `run_here` does, and return its outputs as bytes."""
     words = [os.fsdecode(argument) for argument in arguments]
     return _run_here(lambda: main(words), words, data, cwd)
 

@@ -1,4 +1,4 @@
-"""The comparison of the two backends: what a call returns or raises, written alike only for equal outcomes."""
+"""Compare the two backends. The outcome of a call is a text, which is equal only if the outcomes are equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Backends = tuple[ModuleType, ModuleType]
 
 
 def outcome(call: Callable[[], Any], show: Callable[[Any], Any] = lambda value: value) -> str:
-    """Return what a call returns, as `show` describes it, or raises, without the names of backends and addresses."""
+    """Return what a call returns, as `show` describes it, or what it raises, without addresses and backend names."""
     try:
         found = repr(show(call()))
     except AssertionError:
@@ -34,7 +34,7 @@ def assert_same(backends: Backends, call: Callable[[ModuleType], Any], show: Cal
 
 
 def plain(module: ModuleType, item: Any) -> object:
-    """Return a decoded item as built-in objects that compare by value and type, to any depth."""
+    """Return a decoded item as built-in objects, which compare by value and type at any depth."""
     if isinstance(item, list):
         return [plain(module, each) for each in item]
     if isinstance(item, ParseError):
@@ -51,9 +51,10 @@ def _plain_payload(module: ModuleType, value: Any) -> object:
 
 
 def exactly(value: Any) -> bytes | str:
-    """Return a decoded value as one that distinguishes types, and is equal for equal values."""
+    """Return a key for a decoded value. Keys are equal if the values and all their types are equal."""
     try:
-        return marshal.dumps(value, 0)  # goes deeper than repr, and in version 0 writes equal values alike
+        # marshal nests deeper than repr allows, and its version 0 writes equal values as equal bytes.
+        return marshal.dumps(value, 0)
     except ValueError:  # a Decimal
         pass
     try:

@@ -1,6 +1,6 @@
-"""Messages as plain tuples, to compare those of either backend with literals and with the other backend's.
+"""Describe messages as plain tuples. Tests compare them with literals, and between the two backends.
 
-Compare the `repr` of two descriptions where 1, 1.0 and True must differ.
+Compare the `repr` of two descriptions if 1, 1.0 and True must differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ REQUEST, NOTIFICATION, RESULT, ERROR, FAULT = "Request", "Notification", "Result
 
 
 def fill(template: str, *tokens: str) -> str:
-    """Return the template with a token for each `%s`. `str.format` would read the braces of JSON."""
+    """Return the template with a token for each `%s`. `str.format` would interpret the braces of the JSON."""
     return template % tokens
 
 
@@ -30,17 +30,17 @@ def result(id: object, value: object) -> Description:
 
 
 def error(id: object, code: int, message: str, data: object = "UNSET") -> Description:
-    """Describe an error. `data` is a list of one value, or "UNSET" if it is absent."""
+    """Describe an error response. `data` is a list with one value, or "UNSET" if it is absent."""
     return ERROR, id, code, message, data
 
 
 def fault(code: str, id: object = None, *, reply: bool = True, index: int | None = None) -> Description:
-    """Describe a fault of a message."""
+    """Describe an InvalidMessage of one message."""
     return FAULT, code, -32600, id, None, index, reply
 
 
 def text_fault(code: str, offset: int | None, id: object = None, *, reply: bool = True) -> Description:
-    """Describe a fault of the text."""
+    """Describe an InvalidMessage of the text, which is not valid JSON or exceeds a limit."""
     return FAULT, code, -32700, id, offset, None, reply
 
 

@@ -11,7 +11,7 @@ SECRET = "the secret text"
 
 
 def on_another_loop(work: Awaitable[bytes]) -> bytes:
-    """The result of a coroutine that no loop of asyncio runs. `pause` yields control."""
+    """Return the result of a coroutine that runs without an asyncio loop, on a minimal one."""
     steps = work.__await__()
     while True:
         try:
@@ -43,7 +43,7 @@ def error(code: int, message: str, id: bytes = b"1") -> bytes:
 
 
 def misfit(path: bytes, reason: bytes) -> bytes:
-    """The error response to params that do not fit."""
+    """Return the error response for params that do not match the handler."""
     data = b'[{"path":"%b","reason":"%b"}]' % (path, reason)
     return error(-32602, "Invalid params")[:-2] + b',"data":' + data + b"}}"
 

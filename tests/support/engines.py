@@ -1,4 +1,4 @@
-"""An engine whose decisions are recorded: no handler ends until a test says so."""
+"""An engine whose decisions are recorded. Handlers do not run: a test says when each one returns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jsonrpc_fast.session.running import Run
 
 
 class Fault(NamedTuple):
-    """The peer sent something invalid; `response` is what was sent in response, b"" for nothing."""
+    """The peer sent something invalid. `response` is the response that was sent, or b"" for none."""
 
     error: BaseException
     response: bytes
 
 
 class Cancelled(NamedTuple):
-    """The peer cancelled a request whose handler is at work."""
+    """The peer cancelled a request whose handler is running."""
 
     request: InboundRequest
 
@@ -35,7 +35,7 @@ class Forever:
 
 
 class AnyMethod(Handlers):
-    """One function for every method."""
+    """Handlers that return one function for every method."""
 
     def find(self, method: str) -> Handler:
         return Handler(lambda params: Forever(), unpack=False)
@@ -52,15 +52,15 @@ class _Task:
 
 
 class End:
-    """One end of a conversation: an engine, its driver and its hooks in one.
+    """One side of a connection: an engine, with this object as its driver and its hooks.
 
     Attributes:
         engine: The engine.
-        steps: What the engine has decided: settled calls, requests and notifications that are being served, faults of
-            the peer, and bytes.
+        steps: The decisions of the engine, in order: settled calls, requests and notifications that are being served,
+            faults of the peer, and bytes to write.
         unwritten_bytes: How many bytes the peer has not read; for a test to set.
         is_reading: Whether the engine wants to read.
-        is_idle: Whether the engine has reported that everything is served.
+        is_idle: Whether the engine has reported that all requests are served.
     """
 
     def __init__(self, *, decoder: Decoder | None = None, handlers: Handlers | None = None, **options: Any) -> None:
@@ -125,12 +125,12 @@ class End:
     # What a test does.
 
     def take(self) -> list[Any]:
-        """Return the steps since the last time."""
+        """Return the steps since the last call, and forget them."""
         steps, self.steps = self.steps, []
         return steps
 
     def receive(self, data: bytes, now: float = 0.0) -> list[Any]:
-        """Receive a chunk of the stream, and return the steps."""
+        """Receive a chunk of the stream, and return the new steps."""
         self.now = now
         for message in self._decoder.feed(data):
             self.engine.receive(message)
@@ -158,13 +158,13 @@ class End:
         return self.engine.calls.batch(items, now, timeout)
 
     def expire(self, now: float) -> list[Any]:
-        """Let time pass, and return the calls that it settles."""
+        """Set the time, and return the calls that have expired."""
         self.now = now
         self.engine.tick()
         return [step for step in self.take() if isinstance(step, Call)]
 
     def lose(self) -> list[Any]:
-        """Lose the connection, and return the calls that this settles."""
+        """Lose the connection, and return the calls that are settled by it."""
         self.engine.lose()
         return [step for step in self.take() if isinstance(step, Call)]
 
@@ -197,19 +197,19 @@ class End:
 
 
 def receive(end: End, text: bytes, now: float = 0.0) -> list[Any]:
-    """Receive a line."""
+    """Receive one line, and return the new steps."""
     return end.receive(text + b"\n", now)
 
 
 def request_from(steps: list[Any]) -> InboundRequest:
-    """Return the only step, a request."""
+    """Return the request that is the only step."""
     [step] = steps
     assert isinstance(step, InboundRequest)
     return step
 
 
 def fault_from(steps: list[Any]) -> Fault:
-    """Return the only step, a fault."""
+    """Return the fault that is the only step."""
     [step] = steps
     assert isinstance(step, Fault)
     return step

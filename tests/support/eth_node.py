@@ -1,6 +1,7 @@
 """A small Ethereum node in a process of its own, over IPC, WebSocket and HTTP: python -m tests.support.eth_node PATH
 
-Besides the methods of `eth_app`, it has `test_reply`, which responds with the text that it gets, and `test_close`.
+It has the methods of `eth_app`, and two for tests: `test_reply` responds with the text in its params, and `test_close`
+closes the connection.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def running_node(folder: Path) -> Iterator[Node]:
 
 
 def reply(text: str | bytes) -> list[str] | None:
-    """Return the messages that follow a text; None: close the connection."""
+    """Return the messages to send after a text, or None to close the connection."""
     received = json.loads(text)
     if isinstance(received, list):
         return ["[" + ",".join(reversed([message for each in received for message in reply_to(each) or []])) + "]"]
@@ -68,7 +69,7 @@ def reply(text: str | bytes) -> list[str] | None:
 
 
 def reply_to(request: dict[str, Any]) -> list[str] | None:
-    """Return the response to a request, and what follows it."""
+    """Return the response to a request, and any further messages."""
     method, params, id = request["method"], request["params"], json.dumps(request["id"])
     opening = f'{{"jsonrpc":"2.0","id":{id},'
     if method == "test_close":

@@ -1,10 +1,10 @@
-"""How many examples Hypothesis tries: a number for each profile, and factors for the tests that need more or fewer.
+"""How many examples Hypothesis tries: each profile has a number, and some tests multiply it by a factor.
 
 The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
 
     dev       30 examples (the default)
-    ci        30 examples, the same in every run: .ci/run also fuzzes what they test thorough  2000 examples, in the
-    nightly sessions
+    ci        30 examples, the same in every run: .ci/run also fuzzes what they test
+    thorough  2000 examples, in the nightly sessions
 """
 
 from __future__ import annotations

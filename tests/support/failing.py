@@ -1,4 +1,4 @@
-"""User functions that fail, in each way and with each kind of exception."""
+"""Functions of a user that fail, in every way and with every kind of exception."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ async def of_a_cancelled_future(*arguments: Any) -> Any:
 
 
 ERRORS = [ValueError("in secret-token"), SystemExit("in secret-token")]
-if sys.version_info >= (3, 11):  # before, a task's own cancellation cannot be distinguished from another one
+# Before 3.11, the cancellation of the task cannot be told from that of a future it awaits.
+if sys.version_info >= (3, 11):
     ERRORS.append(asyncio.CancelledError("in secret-token"))
 
 FAILING_SYNC = [raising(error) for error in ERRORS]

@@ -1,7 +1,7 @@
-"""Tests of failing allocations, each in a process of its own.
+"""Tests of failing allocations. Each runs in a process of its own.
 
-Such a failure hits whichever thread allocates next. In the test runner that may be the thread that reads its commands,
-which then ends the run; a forked process has only the thread of the test.
+An injected failure hits whichever thread allocates next. In a worker of pytest-xdist that may be the thread that reads
+the commands, which would end the run. A forked process has only the thread of the test.
 """
 
 from __future__ import annotations

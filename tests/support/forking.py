@@ -1,12 +1,12 @@
-"""Processes of Python that are forked from one which has imported the package, for a tenth of the cost (Linux).
+"""Fork Python processes from a process that has already imported the package. This takes a tenth of the time (Linux).
 
-A test starts `python -m jsonrpc_fast`, an example, or code or a file that begins with MARK, in any way: directly, or
-through the package. `subprocess.Popen` then requests a child from a forking process instead of starting an interpreter.
-Everything else is unchanged: the child belongs to the test process, and has the given streams, directory and
-environment. At its end it does what an interpreter does, except that it does not free the modules one by one, because
-that would copy their memory.
+It applies when a test, or the package that it tests, starts `python -m jsonrpc_fast`, an example, or code or a file
+that begins with MARK. `subprocess.Popen` then requests a child from the forking process instead of starting an
+interpreter. Everything else is unchanged: the child is a child of the test process, and has the given streams,
+directory and environment. When it ends, it does what an interpreter does, except that it does not free the modules one
+by one, because that would copy their memory.
 
-An interpreter is still started where its start matters: for other options, or settings in the environment.
+An interpreter is still started if its start matters: with other options, or with settings in the environment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ARGUMENTS: Final = (
     *("shell", "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals"),
     *("gid", "gids", "uid", "umask", "start_new_session", "process_group"),
 )
-"""What `Popen` hands to the method that starts a process, in the order of CPython 3.10 to 3.14."""
+"""The arguments of the method of `Popen` that starts a process, in the order of CPython 3.10 to 3.14."""
 PLAIN: Final = {
     "executable": None,
     "preexec_fn": None,
@@ -71,7 +71,7 @@ class Forks:
         self.process: subprocess.Popen[bytes] | None = None
 
     def descriptors(self) -> int:
-        """Return how many descriptors this process has open for it."""
+        """Return how many descriptors of this process are used for it."""
         return 0 if self._socket is None else 1
 
     def is_child(self, pid: str) -> bool:
@@ -146,7 +146,8 @@ def _may_be_forked(words: list[str]) -> bool:
     if words[1] == "-c":
         return len(words) > 2 and words[2].startswith(MARK)
     if words[1] == "-m":
-        return words[2:3] == ["jsonrpc_fast"] and "run" not in words  # which replaces libraries that come later
+        # `run` replaces libraries, so they must not be imported yet.
+        return words[2:3] == ["jsonrpc_fast"] and "run" not in words
     path = Path(words[1])
     if path.parent == EXAMPLES:
         return True
@@ -154,7 +155,7 @@ def _may_be_forked(words: list[str]) -> bool:
 
 
 def _adopt_orphans(is_on: bool) -> None:
-    """Let this process become the parent of processes whose own parent has ended: a grandchild becomes a child."""
+    """Make this process the parent of its descendants whose own parent has ended: a grandchild becomes a child."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
 
 
@@ -167,7 +168,7 @@ def is_possible() -> bool:
 
 
 def install() -> None:
-    """Let `subprocess.Popen`, and with it asyncio and the package, take children from the process that forks."""
+    """Make `subprocess.Popen`, and therefore asyncio and the package, use the process that forks."""
     if not is_possible():
         return
     start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
@@ -200,7 +201,7 @@ def serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], bo
             if child:
                 connection.send(str(child).encode())
                 os._exit(0)
-            while os.getppid() == own:  # until the test process is the parent
+            while os.getppid() == own:  # wait until the test process is the parent
                 os.sched_yield()
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)

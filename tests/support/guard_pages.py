@@ -17,7 +17,7 @@ POINTER: Final = ctypes.sizeof(ctypes.c_void_p)
 
 @contextmanager
 def guarded_page() -> Iterator[tuple[int, int]]:
-    """Yield the address and the size of a page between two that cannot be accessed (Linux)."""
+    """Yield the address and the size of a page between two pages that cannot be accessed (Linux)."""
     size = mmap.PAGESIZE
     memory = mmap.mmap(-1, 3 * size)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -31,10 +31,10 @@ def guarded_page() -> Iterator[tuple[int, int]]:
 
 
 def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
-    """Return a copy of an object whose memory is one block, at the beginning or the end of a page.
+    """Return a copy of an object, at the beginning or the end of a page. Its memory must be one block.
 
-    The zero after the characters of a str or bytes is left out: only its size says where it ends. No reference to the
-    copy may be left when the next one is placed, because the page then holds another object.
+    The copy of a str or bytes has no zero after its characters: only its size says where it ends. Drop all references
+    to the copy before you place the next one, because that overwrites it.
 
     From Python 3.14 on, the interpreter marks references in their two lowest bits: an object at an address that is not
     a multiple of four crashes it. So the copy ends up to three bytes before the end of the page.
@@ -56,7 +56,7 @@ def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
 
 
 def place_items(value: list[Any], page: tuple[int, int], at_end: bool) -> Any:
-    """Return a list with the items of another, which must stay in use. Its array is in a page, as in `place`."""
+    """Return a list with the same items as another, which must stay alive. Its array is in a page, as in `place`."""
     start, length = page
     size = POINTER * len(value)
     address = start + length - size if at_end else start
@@ -64,7 +64,7 @@ def place_items(value: list[Any], page: tuple[int, int], at_end: bool) -> Any:
     copy = ctypes.create_string_buffer(head)
     ctypes.memmove(copy, id(value), head)
     words = (ctypes.c_ssize_t * (head // POINTER)).from_buffer(copy)
-    # References, class, size, array.
+    # The reference count, the class, the size, the pointer to the array.
     ctypes.memmove(address, words[3], size)
     words[0] = REFERENCES
     words[3] = address
@@ -77,6 +77,6 @@ _HEADS: Final[list[Any]] = []
 
 
 def is_possible() -> bool:
-    """Return whether objects have the layout of CPython with the GIL, and pages can be guarded."""
+    """Return whether objects have the layout of CPython with the GIL, and the system can guard pages."""
     has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
     return sys.platform.startswith("linux") and sys.implementation.name == "cpython" and has_gil

@@ -1,10 +1,10 @@
-"""Hostile messages and values, with which an adapter is compared with its library.
+"""Hostile messages and values. Tests send them to an adapter and to the library it adapts, and compare the two.
 
 Rules for adapters:
-  - what an adapter writes, it reads;
-  - a request gets the response that the library gives; what gets no response from the library may get an error;
-  - a call ends wherever it ends with the library, with the same result or an error, and when the connection ends at the
-    latest.
+  - an adapter can read everything that it writes;
+  - a request gets the response that the library gives; if the library gives none, an error is allowed;
+  - a call ends if it ends with the library, with the same result or an error, and at the latest when the connection
+    ends.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ _REQUESTS: Final[dict[str, bytes]] = {
     "NUL bytes": b"\x00\x00\x00",
     **{f"params: {name}": _MESSAGE.replace(b"@PARAMS@", payload) for name, payload in _PAYLOADS.items()},
 }
-"""Texts of requests; @ID@ and @METHOD@ stand for an id and a method that the library knows."""
+"""Texts of requests, in which @ID@ and @METHOD@ are replaced by an id and a method that the library knows."""
 
 _RESPONSES: Final[dict[str, bytes]] = {
     "no result": b'{"jsonrpc":"2.0","id":@ID@}',
@@ -171,7 +171,7 @@ _RESPONSES: Final[dict[str, bytes]] = {
     **{f"result: {name}": _RESPONSE.replace(b"@PARAMS@", payload) for name, payload in _PAYLOADS.items()},
     **{f"error: {name}": _ERROR.replace(b"@PARAMS@", payload) for name, payload in list(_PAYLOADS.items())[:20]},
 }
-"""Texts of responses; @ID@ stands for the id of the call."""
+"""Texts of responses, in which @ID@ is replaced by the id of the call."""
 
 
 def _filled(text: bytes, id: bytes, method: bytes) -> bytes:
@@ -187,7 +187,7 @@ def requests(id: bytes, method: bytes, mutations: int = 0) -> dict[str, bytes]:
     Args:
         id: The JSON of the id.
         method: The method, without quotes.
-        mutations: How many texts with changed bytes are added.
+        mutations: How many mutated texts are added.
     """
     return _with_mutations({name: _filled(text, id, method) for name, text in _REQUESTS.items()}, mutations)
 
@@ -260,4 +260,4 @@ VALUES: Final[dict[str, Any]] = {
     "empty": {},
     "null": None,
 }
-"""Values to write, most of which JSON does not have."""
+"""Values to write, most of which JSON cannot represent."""

@@ -26,7 +26,7 @@ async def wait(name: str) -> None:
 
 
 async def later(value: Any) -> Any:
-    """Respond in a later turn of the loop."""
+    """Return the value in a later iteration of the event loop."""
     await asyncio.sleep(0)
     return value
 

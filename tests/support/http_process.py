@@ -1,4 +1,4 @@
-"""HTTP servers as processes, and raw requests to them. Every wait is bounded."""
+"""HTTP servers as processes, and raw requests to them. Every wait has a time limit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Server:
 
 
 def request(body: bytes, *headers: str) -> bytes:
-    """Return a POST with some headers, and `Host`."""
+    """Return a POST request with the given headers and `Host`."""
     return "\r\n".join(["POST / HTTP/1.1", "Host: localhost", *headers, "", ""]).encode() + body
 
 
@@ -84,7 +84,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def running(command: list[str], port: int, **environment: str) -> Iterator[Server]:
-    """Run a server until it is no longer needed. It must not log an exception."""
+    """Run a server in a `with` block. It must not log an exception."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **environment}

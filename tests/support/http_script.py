@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that responds as a test says, byte by byte if required."""
+"""An HTTP server on loopback that responds as a test says, even byte by byte."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HttpRequest:
 
     @property
     def rpc(self) -> str:
-        """The method of the message; without one, that of the HTTP request."""
+        """The method of the message, or the HTTP method if there is no message."""
         return str(self.message.get("method", "response")) if self.body else self.method
 
     def result(self, result: Any) -> bytes:
@@ -90,7 +90,7 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 
 @dataclass
 class HttpScript:
-    """The server: what it received, and how it responds."""
+    """The server: the requests that it received, and the function that responds."""
 
     answer: Answer
     port: int = 0
@@ -113,7 +113,7 @@ class HttpScript:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await self._serve_requests(reader, writer, number)
         except RuntimeError:
-            if not writer.is_closing():  # uvloop raises it when the client is gone, where asyncio drops what is written
+            if not writer.is_closing():  # uvloop raises it when the client has disconnected; asyncio discards the data
                 raise
         finally:
             self.open -= 1
@@ -167,7 +167,7 @@ async def http_script(answer: Answer) -> AsyncIterator[HttpScript]:
 
 
 def legacy(answer: Answer, session: str | None = SESSION, listens: bool = False) -> Answer:
-    """Respond to the handshake as a legacy server with a session; `answer` gets the other requests."""
+    """Respond to the handshake like a legacy server with a session, and pass the other requests to `answer`."""
 
     async def serve(request: HttpRequest, reply: Reply) -> None:
         if request.rpc == "server/discover":
@@ -188,7 +188,7 @@ def legacy(answer: Answer, session: str | None = SESSION, listens: bool = False)
 
 
 def modern(answer: Answer) -> Answer:
-    """Respond to the probe of a client; `answer` gets the other requests."""
+    """Respond to the probe of a client, and pass the other requests to `answer`."""
 
     async def serve(request: HttpRequest, reply: Reply) -> None:
         if request.rpc == "server/discover":

@@ -1,4 +1,4 @@
-"""A program for interpreters that tests start: what one with the codec must be able to do."""
+"""Code for interpreters in which only the codec is installed: it uses everything that must work there."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ for option in (0, 32):
     else:
         raise AssertionError
 """
-"""It needs the variable `rounds`, and defines `backend`, the selector's module."""
+"""The code needs the variable `rounds`, and defines `backend`, the backend's module."""

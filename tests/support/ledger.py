@@ -12,14 +12,14 @@ class Ledger:
     """A ledger of the calls of a session.
 
     Args:
-        expected: The exceptions that may be reported as faults.
+        expected: The types of exceptions that may be reported as faults.
 
     Attributes:
         calls: How many calls began.
-        open: The calls that are not settled, by their numbers, and their ids.
+        open: The ids of the calls that are not settled, by the number of the call.
         outcomes: The number of calls by outcome.
         faults: The number of reported faults by type.
-        violations: The number of calls that settled without a start, and of unexpected faults.
+        violations: The number of unexpected faults, and of calls that were settled without being started.
     """
 
     def __init__(self, *expected: type[BaseException]) -> None:

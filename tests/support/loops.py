@@ -6,7 +6,7 @@ A module or a test requests them with `pytest.mark.usefixtures` (see conftest.py
     each_loop  asyncio; with `--all-loops` also uvloop, asyncio in debug mode, and asyncio with eager tasks (since
                Python 3.12)
 
-They are for tests of code that drives a loop: transports and sessions. A loop that is not installed adds no test.
+They are for tests of code that depends on the loop: transports and sessions. A loop that is not installed adds no test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def names_of(fixture: str, *, all_loops: bool, is_virtual: bool) -> list[str]:
 def _debug(new_event_loop: NewLoop) -> asyncio.AbstractEventLoop:
     loop = new_event_loop()
     loop.set_debug(True)
-    loop.slow_callback_duration = 3600  # a busy machine must not add warnings to those that a test collects
+    loop.slow_callback_duration = 3600  # else a busy machine adds warnings to those that a test collects
     return loop
 
 
@@ -66,7 +66,7 @@ def factory(name: str, *, is_virtual: bool = False) -> NewLoop:
             import uvloop
         except ImportError:
             raise SkipTest("uvloop is not installed") from None
-        uvloop.new_event_loop().close()  # the first loop opens descriptors that the process keeps
+        uvloop.new_event_loop().close()  # the first loop of a process opens descriptors that it never closes
         return uvloop.new_event_loop
     if name == "eager" and sys.version_info < (3, 12):
         raise SkipTest("eager tasks need Python 3.12")

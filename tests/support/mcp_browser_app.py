@@ -1,4 +1,4 @@
-"""A page that uses an MCP server of the same origin with fetch and EventSource, and reports what it got."""
+"""A page that uses an MCP server of its own origin with fetch and EventSource, and reports what it received."""
 
 from __future__ import annotations
 

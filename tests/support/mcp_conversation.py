@@ -1,4 +1,4 @@
-"""A client that runs in the server's loop and sends any messages; it keeps what it receives as JSON values."""
+"""A client in the server's event loop that can send any message. It keeps the received messages as JSON values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict
 
 
 def answered(result: dict[str, Any], response: Any) -> dict[str, Any]:
-    """Return the params of the request after an input_required result, with one response to all of its requests."""
+    """Return the params of the request that follows an input_required result. Each input gets the same response."""
     return {"inputResponses": dict.fromkeys(result["inputRequests"], response), "requestState": result["requestState"]}
 
 
@@ -34,7 +34,7 @@ class Conversation:
 
     Attributes:
         transport: The client's transport.
-        version: The revision of the requests; "" for none.
+        version: The revision that requests name; "" for none.
         notifications: The notifications and requests of the server, in order.
         responses: The responses by id.
     """
@@ -73,7 +73,7 @@ class Conversation:
         self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """Send a request of the conversation's version, and return its id."""
+        """Send a request of the revision `version`, and return its id."""
         self._last_id += 1
         if self.version == "2026-07-28":
             params = {**(params or {}), "_meta": {**modern_meta(self._capabilities), **(params or {}).get("_meta", {})}}
@@ -106,7 +106,7 @@ class Conversation:
         return answer["result"]
 
     async def error(self, method: str, params: dict[str, Any] | None = None) -> tuple[int, str, Any]:
-        """Send a request and return code, message and data of its error."""
+        """Send a request and return the code, the message and the data of its error."""
         error = (await self.answer(self.request(method, params)))["error"]
         return error["code"], error["message"], error.get("data")
 
@@ -121,11 +121,11 @@ class Conversation:
             },
         )
         self.notify("notifications/initialized")
-        await self.result("ping")  # then the notification has arrived
+        await self.result("ping")  # when this returns, the notification has arrived
         return result
 
     async def settle(self) -> None:
-        """Wait until the messages sent have arrived and have their responses."""
+        """Wait until all messages have arrived and all requests have their responses."""
         await settle()
 
 
@@ -141,7 +141,7 @@ async def converse(
 
     Args:
         server: The server.
-        version: The revision. One with `initialize` is initialized; "" sends no handshake.
+        version: The revision. If it has `initialize`, the handshake is performed. "" performs none.
         capabilities: The capabilities of the client.
         session: Options of the server's session.
         options: Options of both transports.

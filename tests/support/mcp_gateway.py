@@ -1,4 +1,4 @@
-"""Servers in this process for a gateway: one with some of everything, and one with prepared responses."""
+"""Servers in this process for a gateway: one with every kind of entry, and one with prepared responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .waiting import forever
 
 
 class Shop:
-    """A server with some of everything, which records what it sees."""
+    """A server with every kind of entry, which records what it receives."""
 
     def __init__(self, name: str = "shop", versions: Sequence[str] = VERSIONS) -> None:
         self.seen: list[Any] = []

@@ -36,9 +36,9 @@ class Exchange(Client):
         body: The message, or None.
         session: The id of the session.
         method: The method of HTTP.
-        headers: Headers besides the usual ones, or instead of them.
-        parts: The parts of the body, instead of the message.
-        changes: Changes of the scope.
+        headers: Headers that are added to the usual ones, or replace them.
+        parts: The parts of the body, if it is not the message.
+        changes: Members of the scope that differ from the usual ones.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Exchange(Client):
         self._app = app
 
     async def events(self) -> Events:
-        """Return what the application sends."""
+        """Run the request, and return the events that the application sends."""
         await self._app(self.scope, self.receive, self.send)
         return self.sent
 
     async def until(self, condition: Callable[[Events], bool]) -> None:
-        """Wait until what was sent meets a condition."""
+        """Wait until the events sent so far meet a condition."""
         await eventually(lambda: condition(self.sent))
 
 
@@ -85,14 +85,14 @@ def body_of(events: Events) -> bytes:
 
 
 class Gate:
-    """A server whose functions wait until the test lets them continue.
+    """A server whose tools wait until the test lets them continue.
 
     Attributes:
         server: The server.
-        entered: Set when the function `wait` runs.
-        opened: Lets `wait` end.
-        cancelled: The number of calls of `wait` that were cancelled.
-        ended: The number of those that returned.
+        entered: An event that is set when the tool `wait` runs.
+        opened: An event. When it is set, `wait` returns.
+        cancelled: How many calls of `wait` were cancelled.
+        ended: How many calls of `wait` returned.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -148,7 +148,7 @@ def request(id: int | str, method: str, **params: Any) -> dict[str, Any]:
 
 
 def call(id: int | str, tool: str, **arguments: Any) -> dict[str, Any]:
-    """Return a call of a tool that asks for progress."""
+    """Return a tools/call request with a progress token."""
     return request(id, "tools/call", name=tool, arguments=arguments, _meta={"progressToken": f"token {id}"})
 
 
@@ -177,13 +177,14 @@ def modern(message: dict[str, Any], **headers: str | None) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def client_of(app: Any, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     """Serve an application, and yield a client for it."""
-    settings: dict[str, Any] = {"headers": ACCEPT, "timeout": 30, "verify": False}  # without reading certificates
+    # Reading the certificates takes time.
+    settings: dict[str, Any] = {"headers": ACCEPT, "timeout": 30, "verify": False}
     async with serving(app, **options) as url, httpx.AsyncClient(base_url=url, **settings) as client:
         yield client
 
 
 async def begin(client: httpx.AsyncClient, version: str = LEGACY, **capabilities: Any) -> str:
-    """Begin a session for all later requests of the client, and return its id."""
+    """Begin a session, which all later requests of the client use, and return its id."""
     client.headers.pop("mcp-session-id", None)
     answer = await client.post("/mcp", json=initialize(version, **capabilities))
     assert answer.status_code == 200, answer.text
@@ -195,7 +196,7 @@ async def begin(client: httpx.AsyncClient, version: str = LEGACY, **capabilities
 
 
 async def events_of(answer: httpx.Response) -> AsyncIterator[Event]:
-    """Iterate over the events of a response, those without data too."""
+    """Iterate over the events of a response, including those without data."""
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"
     decoder = EventDecoder(1024 * 1024)

@@ -1,4 +1,4 @@
-"""A relay between two ends in memory, for the tests of the relay."""
+"""A relay between two peers in memory, for the tests of the relay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .waiting import settle
 
 
 class End:
-    """The peer at one end: sends lines, and keeps the lines it receives."""
+    """The peer at one end. It sends lines, and keeps the lines it receives."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
@@ -33,7 +33,7 @@ class End:
         await settle()
 
     async def half_close(self) -> None:
-        """End the stream to the relay, and keep receiving."""
+        """Close the stream to the relay, but continue to receive."""
         self.transport.channel.finish()
         await settle()
 
@@ -47,7 +47,7 @@ class End:
 async def relayed(
     profile: Profile = JSONRPC, **options: Any
 ) -> AsyncIterator[tuple[End, End, list[tuple[str, Exception]], Relay]]:
-    """Yield both ends, the faults that the relay between them reports, and the relay."""
+    """Yield both peers, the list of faults that the relay between them reports, and the relay."""
     faults: list[tuple[str, Exception]] = []
     outer_left, left = memory_pair(profile=profile, raw=True)
     outer_right, right = memory_pair(profile=profile, raw=True)
@@ -65,7 +65,7 @@ async def relayed(
 def through_relay(
     profile: Profile = JSONRPC, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], Awaitable[None]]]:
-    """Return a decorator that calls a test with both ends of a relay and the faults that it reports."""
+    """Return a decorator that calls a test with both peers of a relay and the list of faults that it reports."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def wrapped() -> None:

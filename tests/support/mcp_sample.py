@@ -1,4 +1,4 @@
-"""A server with some of everything."""
+"""A server with every kind of entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jsonrpc_fast.mcp.server.values.blocks import ToolResult
 
 
 def sample() -> Server:
-    """A server with some of everything."""
+    """Return a server with every kind of entry."""
     server = Server(
         "sample",
         "1.0",

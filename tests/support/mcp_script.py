@@ -20,10 +20,10 @@ DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultTy
 
 
 class Script:
-    """The server: responds to requests by method, and keeps the messages that it receives.
+    """The server. It has a response for each method, and keeps the messages that it receives.
 
-    A response is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no response. From a list
-    each request gets the next response; a function is called with the params.
+    A response is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no response. A list
+    contains one response for each request, in order. A function is called with the params and returns the response.
     """
 
     def __init__(self, transport: MemoryTransport, answers: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Script:
             self.write({"id": id, "result": answer})
 
     def write(self, message: bytes | dict[str, Any]) -> None:
-        """Send a message: a text, or its members without `jsonrpc`."""
+        """Send a message, given as a text or as its members without `jsonrpc`."""
         text = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
         self.transport.channel.write(text + b"\n")
 
@@ -76,7 +76,7 @@ class Script:
 
 @asynccontextmanager
 async def scripted(answers: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[tuple[Client, Script]]:
-    """Yield a client, by default in legacy mode, and the script that it is connected to."""
+    """Yield a client, in legacy mode by default, and the script to which it is connected."""
     profile = options.pop("profile", MCP_2025_11_25)
     ours, theirs = memory_pair(profile=profile)
     script = Script(theirs, answers or {})

@@ -39,7 +39,7 @@ class Workers:
 
     Attributes:
         port: The port of nginx.
-        any_port: A port of nginx that sends requests to the workers in turn, whatever their session.
+        any_port: A port of nginx that distributes requests over the workers in turn and ignores their sessions.
         redis: The Redis server.
         processes: The workers by name.
     """
@@ -59,7 +59,7 @@ def _block(pattern: str) -> list[str]:
 
 @contextlib.contextmanager
 def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
-    """Run everything; nginx closes a connection after some time without data."""
+    """Run everything. nginx closes a connection after `read_timeout` without data."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The memory that a part of a test allocates."""
+"""Measure the memory that a block of a test allocates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ except ImportError:  # PyPy
 
 
 def collect() -> None:
-    """Free what earlier tests have left, and exclude what is still used from later collections."""
+    """Free the garbage of earlier tests, and exclude the objects that are still in use from later collections."""
     gc.collect()
     if sys.implementation.name == "cpython":
         gc.freeze()
@@ -33,7 +33,7 @@ class Memory:
 
 @contextlib.contextmanager
 def measured() -> Iterator[Memory]:
-    """Count what is allocated in the block; skip the test where Python cannot count it."""
+    """Measure the memory that the block allocates. Skips the test on a Python that cannot measure it."""
     if tracemalloc is None:
         pytest.skip("this Python does not count what is allocated")
     memory = Memory()

@@ -20,12 +20,12 @@ needs_server = needs.mark("nats-server")
 
 
 class NatsServer:
-    """A server that can be killed and started again on the same port.
+    """A server that can be killed and then started again on the same port.
 
     Args:
         folder: A folder of its own.
         config: The text of a configuration file.
-        jetstream: Whether it stores streams.
+        jetstream: Whether JetStream is enabled.
     """
 
     def __init__(self, folder: Path, config: str = "", *, jetstream: bool = False) -> None:
@@ -61,7 +61,7 @@ class NatsServer:
         return None
 
     def pause(self) -> None:
-        """Stop it from reading."""
+        """Stop the process, so that it does not read."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -1,4 +1,6 @@
-"""What tests need that may not be installed: without it they are skipped, and the summary says how to install it.
+"""Programs and extras that tests need.
+
+If one is missing, its tests are skipped, and the summary says how to install it.
 
 nats = needs.program("nats-server")      # its path, or None
 needs_nats = needs.mark("nats-server")   # for `pytestmark`
@@ -31,7 +33,7 @@ DEBIAN: Final = {
 }
 """The programs that tests start, and Debian's package of each."""
 TEST: Final = "test"
-"""The extra with what tests import, including the extras of users, except where a test names `bench` or `dev`."""
+"""The extra that contains everything that tests import, unless a test names `bench` or `dev`."""
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )
@@ -72,13 +74,13 @@ def require(name: str) -> str:
 
 
 def require_processes() -> None:
-    """Skip the test if they are missing."""
+    """Skip the test if this platform cannot start processes."""
     if sys.platform == "emscripten":
         pytest.skip("it starts a process")
 
 
 def summary(reasons: Counter[str]) -> list[str]:
-    """Return the lines that say why tests were skipped, with those that lack the same program or extra together."""
+    """Return the lines that say why tests were skipped. Tests that lack the same program or extra share a line."""
     programs: Counter[str] = Counter()
     extras: dict[str, Counter[str]] = {}
     lines = []

@@ -1,4 +1,4 @@
-"""The main file of an nginx that tests start: everything it writes is in one folder."""
+"""The main configuration file for tests that start nginx. It writes only into one folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ http {{
 
 
 def write_nginx(nginx: str, folder: Path, rules: str) -> list[str]:
-    """Write the main file around the rules for HTTP. Return the command that starts nginx."""
+    """Write the main file, which contains the rules for HTTP, and return the command that starts nginx."""
     user = "user root;" if os.getuid() == 0 else ""
     file = folder / "nginx.conf"
     file.write_text(_MAIN.format(folder=folder, user=user, rules=rules))

@@ -1,4 +1,4 @@
-"""Documents of OpenRPC by other authors, and the schema of the specification: npm packages."""
+"""OpenRPC documents by other authors, and the schema of the specification, from npm packages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(name: str) -> Any:
 
 
 def openrpc_faults(document: Any) -> list[str]:
-    """Return where and why a document breaks the schema of OpenRPC."""
+    """Return where and why a document does not match the schema of OpenRPC."""
     jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     install(FOLDER)
     return [
@@ -51,6 +51,6 @@ def _validator(jsonschema_rs: Any) -> Any:
 
 
 def _exported(path: Path) -> Any:
-    """Return the object in JSON that a script exports first."""
+    """Return the first JSON object that a script exports."""
     text = path.read_text()
     return json.JSONDecoder().raw_decode(text[text.index("{", text.rindex("= {", 0, text.index("$schema"))) :])[0]

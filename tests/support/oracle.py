@@ -1,6 +1,6 @@
-"""`orjson`: what the codec's reading and writing of JSON is compared with.
+"""`orjson`, with which the codec's reading and writing of JSON is compared.
 
-Where orjson cannot be installed, it is the module that replaces it: `tests/codec/test_standard.py` compares the two.
+If orjson cannot be installed, the module that replaces it is used. `tests/codec/test_standard.py` compares the two.
 """
 
 from __future__ import annotations

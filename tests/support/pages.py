@@ -1,9 +1,9 @@
-"""The documentation pages, and what a reader runs: code, commands, and the packages that `pip` installs for them.
+"""Read the documentation pages and run what a reader would run: code, commands and `pip install`.
 
-- Each block of code is a script. One that begins with `# NAME.py` is saved under that name for the blocks after it.
+- Each block of code is a script. If it begins with `# NAME.py`, it is saved under that name for the blocks after it.
 - In a block of the language `console`, `$ ` begins a command, and its output follows; `...` is any output. `uvicorn`
   continues while the rest of the page runs.
-- `pip install` is in the text, or in a shell block.
+- `pip install` may be in the text or in a shell block.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def write_scripts(page: Path, folder: Path) -> list[Path]:
 
 
 class Step(NamedTuple):
-    """What a reader of a page does."""
+    """One thing that a reader of a page runs."""
 
     kind: Literal["python", "console", "install"]
     text: str
 
 
 def steps(page: Path) -> list[Step]:
-    """Return what a reader runs, in the order of the page, up to the last code or command."""
+    """Return the steps of a reader, in the order of the page, up to the last code or command."""
     found = []
     for match in _STEP.finditer(page.read_text(encoding="utf-8")):
         if match["kind"]:
@@ -73,7 +73,7 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def packages(text: str) -> list[str]:
-    """Return what a `pip install` of a page names; this package is `""`, or its extras in brackets."""
+    """Return the packages in a `pip install` of a page. This package is `""`, or its extras in brackets."""
     words = [word for word in shlex.split(text)[2:] if not word.startswith("-")]
     return [re.sub(r"^(?:\.|jsonrpc_fast)(?=\[|$)", "", word) for word in words]
 

@@ -1,4 +1,4 @@
-"""The places of files that tests use."""
+"""The paths of files that tests use."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def end_process(process: subprocess.Popen[bytes], seconds: float = 30) -> None:
 
 
 def wait_until_asleep(pid: int) -> None:
-    """Wait until a process waits: for input, for room in a pipe, or for a signal. A signal sent before is handled."""
+    """Wait until a process sleeps: for input, for room in a pipe, or for a signal. It has then handled all signals."""
     blocking_eventually(lambda: _state_of(pid) in "SI")
 
 
@@ -63,7 +63,7 @@ def _count(descriptor: int, request: int) -> int:
 
 
 def _state_of(pid: int) -> str:
-    """Return R for a process that runs, S or I for one that sleeps; other letters depend on the system."""
+    """Return R if a process runs, S or I if it sleeps. Other letters depend on the system."""
     if _PROC.joinpath("self", "stat").exists():
         return (_PROC / str(pid) / "stat").read_text().rpartition(") ")[2][0]
     command = ("ps", "-o", "state=", "-p", str(pid))

@@ -1,4 +1,4 @@
-"""Finds in sources what they must not do: tests wait or read clocks too early, modules use private names."""
+"""Find forbidden things in sources: sleeps in tests, clocks read at import, private names used across modules."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ OF_OTHERS: Final = {
     ("adapters/nats/service.py", "_closed"),
     ("codec/rules.py", "_fields"),
 }
-"""Modules of the package and the private names in them that are of other libraries."""
+"""Private names of other libraries that modules of the package use, by module."""
 NOT_REAL: Final = {"slow", "virtual_time"}
-"""The marks of tests whose waits are ignored: they are left out, or move the clock of a loop."""
+"""The marks of tests whose sleeps are allowed: they do not run by default, or move the clock of a loop."""
 SLEEP: Final = re.compile(r"\bsleep\(")
 CLOCK: Final = re.compile(r"\b(time\.(time|monotonic)(_ns)?|(now|utcnow|today)|free_port)\(")
 SLEEPS: Final = {"asyncio.sleep", "anyio.sleep", "time.sleep"}
 VIRTUAL: Final = ("simulation",)
 """Folders where all time is virtual."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
-"""Folders of programs that no test waits for: they run for minutes, by hand and every night."""
+"""Folders of programs that run for minutes, by hand and every night, so they may sleep."""
 OF_SLOW_TESTS: Final = ("peers/aiorpcx_server.py", "peers/sample_server.py")
-"""Programs that only slow tests start."""
+"""Programs that only slow tests start, so they may sleep."""
 POLLING: Final = ("support/waiting.py", "support/clock.py")
-"""The modules that wait for a condition, a millisecond at a time, and that sleep in virtual time."""
+"""The modules that poll a condition every millisecond, or sleep in virtual time."""
 
 
 def sources(pattern: re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:
-    """Yield the name, relative to the folder of the tests, and the tree of each source in which the pattern occurs."""
+    """Yield the name, relative to the tests, and the syntax tree of each source in which the pattern occurs."""
     for path in sorted(TESTS.rglob("*.py")):
         name = path.relative_to(TESTS).as_posix()
         if "/." in name:  # environments of peers
@@ -48,9 +48,9 @@ def _tree(text: str) -> ast.Module:
 
 
 def early_clocks() -> Iterator[str]:
-    """Yield the place of each clock that is read, and each port that is taken, when a module is imported: `file:line`.
+    """Yield `file:line` for each clock that is read and each port that is taken when a module is imported.
 
-    Its tests may run minutes later.
+    The tests of the module may run minutes later.
     """
     for name, tree in sources(CLOCK):
         if not name.startswith(PROGRAMS):
@@ -75,7 +75,7 @@ def _is_main(node: ast.AST) -> bool:
 
 
 def real_sleeps() -> Iterator[str]:
-    """Yield the place of each `asyncio.sleep` or `time.sleep` that takes real time: `file:line`."""
+    """Yield `file:line` for each `asyncio.sleep` or `time.sleep` that takes real time."""
     for name, tree in sources(SLEEP):
         if not name.startswith(PROGRAMS + OF_SLOW_TESTS + POLLING + VIRTUAL) and not _marks_of(tree) & NOT_REAL:
             yield from (f"{name}:{line}" for line in _sleeps(tree))
@@ -102,9 +102,9 @@ def _marks_of(tree: ast.Module) -> set[str]:
 
 
 def private_uses_in_package() -> Iterator[str]:
-    """Yield each use of a private name in a module of the package that only other modules of it define: `file name`.
+    """Yield `file name` for each private name that a module of the package uses and only other modules define.
 
-    A name of another library that the package happens to define, too, is in `OF_OTHERS`.
+    `OF_OTHERS` lists private names of other libraries that the package happens to define, too.
     """
     trees = {path.relative_to(PACKAGE).as_posix(): _tree(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
     defined = {name: set(_definitions(tree)) for name, tree in trees.items()}

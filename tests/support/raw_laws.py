@@ -1,12 +1,12 @@
-"""The laws of messages that are passed on, as an oracle for fuzz targets and property tests.
+"""The laws of messages that are forwarded, as an oracle for fuzz targets and property tests.
 
 - `json.loads` accepts each `Raw`, and returns the value of the plain decode.
 - The text that a gateway writes for a raw message decodes to that message. A reader that takes the last of two equal
   members sees the same message as one that refuses duplicates.
-- `Raw.get`, `keys` and `items` find what the plain decode has.
-- What is decoded, plainly or raw, can be encoded by the same profile, and is then decoded as an equal message, with the
-  same types except for integral Decimals. orjson does not write integers beyond 64 bits, nor anything that nests deeper
-  than 254.
+- `Raw.get`, `keys` and `items` return what the plain decode returns.
+- A message that was decoded, plainly or raw, can be encoded by the same profile. Decoding that text returns an equal
+  message with the same types, except for integral Decimals. orjson does not write integers beyond 64 bits, nor values
+  that nest deeper than 254.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEW_ID: Final = 987_654_321
 
 
 def _integer(token: str) -> int | float:
-    """Read an integer as orjson does, where the profile has `big_ints="float"`."""
+    """Read an integer as orjson does, for profiles with `big_ints="float"`."""
     number = int(token)
     return number if -(2**63) <= number < 2**64 else float(token)
 
@@ -52,14 +52,14 @@ _DECIMALS: Final = json.JSONDecoder(parse_int=_decimal_or_integer, parse_float=D
 
 
 def broken_law(module: ModuleType, text: bytes, profile: Profile) -> str | None:
-    """Return which law a text breaks that a backend decodes with `raw=True`, or None."""
+    """Decode a text with `raw=True` and plainly, and return which law is broken, or None."""
     raw = module.decode(text, profile, raw=True)
     eager = module.decode(text, profile)
     return broken_law_of_item(module, raw, eager, profile) or _broken_dict_law(module, text, eager, profile)
 
 
 def broken_law_of_stream(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
-    """Return which law a stream breaks that a backend decoded with `raw=True`, and plainly as `eager`; or None."""
+    """Return which law the items of a stream break, or None. `raw` was decoded with `raw=True`, `eager` plainly."""
     if len(raw) != len(eager):
         return f"raw {raw!r}, plain {eager!r}"
     found = [broken_law_of_item(module, *pair, profile) for pair in zip(raw, eager, strict=True)]
@@ -67,7 +67,7 @@ def broken_law_of_stream(module: ModuleType, raw: list[Any], eager: list[Any], p
 
 
 def broken_law_of_item(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
-    """Return which law an item breaks that a backend decoded with `raw=True`, and plainly as `eager`; or None."""
+    """Return which law an item breaks, or None. `raw` was decoded with `raw=True`, `eager` plainly."""
     if isinstance(raw, list) and isinstance(eager, list):
         return broken_law_of_stream(module, raw, eager, profile) or _broken_batch_law(module, raw, eager, profile)
     if type(raw) is not type(eager) or isinstance(raw, ParseError):
@@ -84,7 +84,7 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
     """Return how a `Raw` differs from the value of its text, or None."""
     try:
         found = _loads(bytes(raw), profile)
-    except RecursionError:  # the json module recurses as deep as the caller's stack allows
+    except RecursionError:  # how deep the json module can go depends on the caller's stack
         found = value if profile.floats == "decimal" else _loads_deep(bytes(raw), value)
     except ValueError as error:
         return f"{bytes(raw)!r} is not JSON: {error}"
@@ -95,7 +95,7 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
 
 
 def _loads_deep(text: bytes, value: Any) -> Any:
-    """Return what orjson reads; `value` where it exceeds the memory that it reserves for indented texts."""
+    """Return what orjson reads, or `value` if it runs out of the memory that it reserves for indented texts."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -128,7 +128,7 @@ def _broken_payload_law(module: ModuleType, raw: Any, eager: Any, profile: Profi
 
 
 def _members_fault(raw: Any, value: Any, profile: Profile) -> str | None:
-    """Return how the members of a `Raw` differ from those of the value, or None. Of many, only some are compared."""
+    """Return how the members of a `Raw` differ from those of the value, or None. Of many, a sample is compared."""
     parts: dict[Any, Any] = value if type(value) is dict else {}
     items = raw.items()
     if [name for name, _ in items] != list(parts) or raw.keys() != list(parts):
@@ -171,7 +171,7 @@ def _broken_writing_law(module: ModuleType, written: Any, eager: Any, profile: P
 
 
 def _broken_batch_law(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
-    """Check the messages that a gateway passes on as a batch."""
+    """Check the messages that a gateway forwards as a batch."""
     messages = [item for item in raw if not isinstance(item, ParseError)]
     try:
         line = module.encode(messages)
@@ -183,7 +183,7 @@ def _broken_batch_law(module: ModuleType, raw: list[Any], eager: list[Any], prof
 
 
 def _broken_dict_law(module: ModuleType, text: bytes, eager: Any, profile: Profile) -> str | None:
-    """Check what `decode_dict` and `encode_dict` pass on."""
+    """Check a message that is forwarded by `decode_dict` and `encode_dict`."""
     if isinstance(eager, ParseError):
         return None
     dicts = module.decode_dict(text, profile)
@@ -205,7 +205,7 @@ def _broken_dict_law(module: ModuleType, text: bytes, eager: Any, profile: Profi
 
 
 def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes, Any]]:
-    """Yield each line that a gateway writes from a raw message, with the message that it means."""
+    """Yield each line that a gateway can write for a raw message, and the message that a reader must get."""
     if isinstance(raw, module.Request):
         yield module.encode_request(NEW_ID, raw.method, raw.params), _with_id(module, eager, NEW_ID)
         answered = module.respond(raw, lambda request: module.Response(request.id, request.params))
@@ -226,7 +226,7 @@ def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes
 
 
 def _with_id(module: ModuleType, eager: Any, id: int | None) -> Any:
-    """Return a message with another id, and without extra members."""
+    """Return a copy of a message with another id, and without extra members."""
     if isinstance(eager, module.Request):
         return module.Request(id, eager.method, eager.params)
     if isinstance(eager, module.Notification):
@@ -237,7 +237,7 @@ def _with_id(module: ModuleType, eager: Any, id: int | None) -> Any:
 
 
 def _reading(profile: Profile) -> Profile:
-    """Return the profile of a reader that knows no more than JSON-RPC."""
+    """Return the profile of a reader that only knows JSON-RPC."""
     extra = "keep" if profile.extra_members == "keep" else True
     return JSONRPC.replace(
         big_ints=profile.big_ints,
@@ -248,7 +248,7 @@ def _reading(profile: Profile) -> Profile:
 
 
 def _difference(module: ModuleType, line: bytes, message: Any, profile: Profile) -> str | None:
-    """Return how a line differs from the message that it means, for this decoder and for `json.loads`; or None."""
+    """Return how a line, read by this decoder and by `json.loads`, differs from the expected message; or None."""
     if line.count(b"\n") != 1 or not line.endswith(b"\n"):
         return f"{line!r} is not a line"
     found = module.decode(line, _reading(profile))

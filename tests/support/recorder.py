@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Recorder:
-    """All hooks; each event without its seconds, which are checked."""
+    """Implements all hooks. It checks the seconds of each event, and records the event without them."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []

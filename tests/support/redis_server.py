@@ -17,7 +17,7 @@ needs_server = needs.mark("redis-server")
 
 
 class RedisServer:
-    """A server that can be killed, started again and stopped for a while.
+    """A server that can be killed, started again and paused.
 
     Args:
         folder: A folder of its own, with a short path.
@@ -35,7 +35,7 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self, *options: str) -> None:
-        """Start it, with further lines for its configuration."""
+        """Start the server, with further lines for its configuration."""
         self._options += options
         assert PROGRAM is not None
         lines = ["port 0", f"unixsocket {self.socket}", f"dir {self._folder}", 'save ""', *self._options]

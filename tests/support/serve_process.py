@@ -1,4 +1,4 @@
-"""`serve` as a process, and a client that sends any messages."""
+"""The command `serve` as a process, and a client that can send any message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOPING = "{% for a in range(9999) %}" * 3 + "{% endfor %}" * 3
 
 
 class Process:
-    """`serve` and its three streams. Every wait ends after SECONDS."""
+    """The process of `serve` and its three streams. Every wait ends after SECONDS."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder), *arguments]
@@ -87,13 +87,13 @@ class Process:
         return set(self._answers)
 
     def end(self) -> tuple[int, str]:
-        """Close its stdin. Returns its exit code and its stderr."""
+        """Close the stdin of the process. Return its exit code and its stderr."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
-        """Wait for the process. Returns its exit code and its stderr."""
+        """Wait for the end of the process. Return its exit code and its stderr."""
         code = self.popen.wait(SECONDS)
         for thread in self._threads:
             thread.join(SECONDS)

@@ -1,4 +1,4 @@
-"""Pairs of sessions over memory, for the tests of `Session`."""
+"""Pairs of sessions over memory transports, for the tests of `Session`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Wire:
-    """The peer of a session, driven by the test: it records what it receives.
+    """The peer of a session. It records what it receives, and sends what the test says.
 
     Args:
         transport: The transport of the peer.
@@ -50,7 +50,7 @@ class Wire:
         self.transport.send(text)
 
     async def next(self) -> Any:
-        """Return and remove the next message."""
+        """Wait for the next message, remove it and return it."""
         while not self.received:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -3,8 +3,8 @@
     @rows("text, code", [(b"{", "MALFORMED_JSON"), pytest.param(b"", "MALFORMED_JSON", id="empty")])
     def test_faults(impl, text, code): ...
 
-`rows` takes what `pytest.mark.parametrize` takes, and can be applied several times to a test, for each combination.
-Tables that a test makes from its fixtures use `table`:
+`rows` takes the arguments of `pytest.mark.parametrize`. Applied several times, it makes a row of each combination.
+A test that makes its rows from its fixtures uses `table`:
 
     with table() as row:
         for name, text in corpus:
@@ -12,13 +12,14 @@ Tables that a test makes from its fixtures use `table`:
                 assert ...
 
 Rules:
-- A row that fails does not end its table. The report has the identifier of each such row, its place and its error, and
-  the traceback of the first one. `pytest --row IDENTIFIER` checks only the rows with that identifier.
-- A table whose rows are all skipped is skipped. An empty table fails. A second row with the same identifier gets a
-  number.
-- Fixtures are made once for a table, except `monkeypatch`, which is undone after each row. What `caplog` and `capsys`
-  have collected is cleared before each row.
-- An async test runs each row in a loop of its own, as a test of its own would (see async_tests.py).
+- After a row that fails, the other rows are still checked. The report has the identifier, the place and the error of
+  each row that fails, and the traceback of the first one. `pytest --row IDENTIFIER` checks only the rows with that
+  identifier.
+- A table is skipped if all its rows are. An empty table fails. If two rows have the same identifier, the second one
+  gets a number.
+- Fixtures are made once for a table, but `monkeypatch` is undone after each row, and `caplog` and `capsys` are cleared
+  before each row.
+- An async test runs each row in its own event loop, like a separate test (see async_tests.py).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 Ids = Iterable[object] | Callable[[Any], object] | None
 
 TIMEOUT: Final = "Timeout (>"
-"""How the failure of pytest-timeout begins."""
+"""The first characters of the failure that pytest-timeout raises."""
 SHOWN_ROWS: Final = 30
 SHOWN_LINES: Final = 12
 MAX_ID: Final = 60
@@ -54,7 +55,7 @@ class RowsFailed(AssertionError):
 
 
 class Table:
-    """The outcome of the rows of a table so far."""
+    """A table, with the outcomes of the rows that have been checked."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -63,7 +64,7 @@ class Table:
 
     @contextmanager
     def __call__(self, identifier: object) -> Iterator[None]:
-        """Check a row. If it fails, the error is kept for the report, and the test continues."""
+        """Check a row in a `with` block. If it fails, the error is kept for the report, and the test continues."""
         __tracebackhide__ = True
         name = identifier if isinstance(identifier, str) else _short(identifier)
         self._count += 1
@@ -73,7 +74,8 @@ class Table:
             self._skipped.append(str(skipped))
         except (Exception, pytest.fail.Exception) as error:
             self._failed.append((name, error))
-            if str(error).startswith(TIMEOUT):  # there is no second timeout, so another such row would hang forever
+            # pytest-timeout has only one timeout for a test: another such row would hang forever.
+            if str(error).startswith(TIMEOUT):
                 self.finish()
 
     def finish(self) -> None:
@@ -100,7 +102,7 @@ class Table:
 
 @contextmanager
 def table() -> Iterator[Table]:
-    """A table whose rows the test makes. Its end reports the rows that fail."""
+    """A table whose rows the test makes. At the end of the block, the rows that fail are reported."""
     __tracebackhide__ = True
     found = Table()
     yield found
@@ -112,7 +114,7 @@ class _Rows:
 
     def __init__(self, test: Callable[..., Any]) -> None:
         self.test = test
-        """The test of one row. async_tests.py replaces a coroutine function by one that runs it."""
+        """The test of one row. If it is a coroutine function, async_tests.py replaces it by a function that runs it."""
         self.names: set[str] = set()
         self._axes: list[list[tuple[str, dict[str, Any]]]] = []
 
@@ -221,7 +223,7 @@ def _short(value: object) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Return the last line of a test's own files that a traceback goes through."""
+    """Return the last line of a traceback that is in a file of the tests."""
     frames = [frame for frame in traceback.extract_tb(trace) if "/tests/" in frame.filename.replace("\\", "/")]
     own = [frame for frame in frames if "/tests/support/" not in frame.filename.replace("\\", "/")] or frames
     return f"{own[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{own[-1].lineno}" if own else "?"

@@ -1,4 +1,4 @@
-"""Times that are robust on a loaded machine: the minimum of several rounds in which all sides take turns."""
+"""Measure times robustly on a loaded machine: the minimum of several rounds in which all sides take turns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def thread_seconds(work: Callable[[], object]) -> float:
 
 
 def min_seconds(*sides: Callable[[], float], rounds: int = 3) -> list[float]:
-    """Return the minimum that each side returned. The sides are called in turn in each round."""
+    """Call all sides in turn in each round, and return the minimum of each."""
     measured = [[side() for side in sides] for _ in range(rounds)]
     return [min(seconds) for seconds in zip(*measured, strict=True)]

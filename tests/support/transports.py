@@ -49,7 +49,7 @@ async def echo(transport: StreamTransport) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(serve: Any = echo, **options: Any) -> AsyncIterator[TcpServer]:
-    """A server on a free port, closed at the end."""
+    """Run a server on a free port, and close it at the end of the block."""
     server = TcpServer(serve, "127.0.0.1", 0, **options)
     await server.start()
     try:
@@ -80,7 +80,7 @@ async def flood(writer: asyncio.StreamWriter, data: bytes) -> bool:
 
 
 def inheriting(command: list[str], pid: str = "$$") -> list[str]:
-    """Return a command that gets its stdin as a listening socket, as systemd would pass it."""
+    """Return a command that passes its stdin on as a listening socket, as systemd does."""
     launch = f'exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_FDNAMES=rpc LISTEN_PID={pid} exec "$@"'
     return ["sh", "-c", launch, "sh", *command]
 

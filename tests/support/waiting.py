@@ -1,4 +1,4 @@
-"""Wait for a condition, no longer than necessary; find an unused port."""
+"""Wait for a condition, no longer than necessary. Find an unused port."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOST: Final = "127.0.0.1"
 SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.001
 _PORTS: Final = range(12_000, 32_000)
-"""Linux assigns ports from 32768 on to sockets without one, other systems from 49152 on."""
+"""Systems assign ports to clients from 32768 on (Linux) or from 49152 on (others), so the ports below are free."""
 _numbers: Final = itertools.count()
 
 
 async def eventually(condition: Callable[[], Any], seconds: float = SECONDS, poll_seconds: float = POLL_SECONDS) -> Any:
-    """Wait until a condition, which may be a coroutine function, holds; fail after some seconds of the loop's clock.
+    """Wait until a condition is true, and fail after some seconds of the loop's clock. It may be a coroutine function.
 
     Returns:
         The true value of the condition.
@@ -39,7 +39,7 @@ async def eventually(condition: Callable[[], Any], seconds: float = SECONDS, pol
 
 
 def blocking_eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Do the same without a loop, in real time."""
+    """Wait for a condition without an event loop, in real time."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"{condition} did not hold within {seconds:g} s"
@@ -53,7 +53,7 @@ async def forever(*_: object, **__: object) -> None:
 
 
 async def settle(turns: int = 20) -> None:
-    """Wait for some turns of the loop."""
+    """Wait for some iterations of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -70,8 +70,8 @@ def accepts(port: int, host: str = HOST) -> bool:
 def free_port(host: str = HOST) -> int:
     """Return an unused TCP port of the loopback interface.
 
-    Until it is used, no other socket gets it: the system does not assign it, and each process of a test run begins its
-    search at a different port.
+    No other socket gets this port before the test uses it: the system does not assign it, and each process of a test
+    run begins its search at a different port.
     """
     while True:
         port = _PORTS[(101 * os.getpid() + next(_numbers)) % len(_PORTS)]

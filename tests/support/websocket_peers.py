@@ -48,14 +48,14 @@ async def connected(server: WebSocketServer, **options: Any) -> tuple[WebSocketC
 
 @contextlib.asynccontextmanager
 async def server_by_hand(handle: Any, **options: Any) -> AsyncIterator[str]:
-    """A server of `websockets`; yields its URI."""
+    """Run a server of the library `websockets`, and yield its URI."""
     async with serve_by_hand(handle, "127.0.0.1", 0, **options) as server:
         yield f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
 
 
 @contextlib.asynccontextmanager
 async def raw_client(server: WebSocketServer) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client that has completed the handshake and writes any bytes."""
+    """Perform the handshake, and yield the streams of a client that can write any bytes."""
     reader, writer = await asyncio.open_connection(*server.address[:2])
     writer.write(
         b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -65,7 +65,7 @@ IDLE_SECONDS: Final = 1800.0
 LIST_SECONDS: Final = 10.0
 """How long a list waits for a server, by default."""
 TIMEOUT_SECONDS: Final = 3600.0
-"""How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
+"""How long a server, or a client that is asked, may take to respond, by default, if the request is not cancelled."""
 
 _END_SECONDS: Final = 30.0
 """How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""

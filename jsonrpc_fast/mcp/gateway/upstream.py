@@ -11,7 +11,8 @@ Rules:
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
   - A message of the server that does not say which request it belongs to goes to the latest one in flight.
   - Every request to a server of 2026-07-28 says who the client is. If its result asks for input, a client with a
-    handshake is asked, and the request is sent again with the responses. A subscription brings the changes.
+    handshake is asked, and the request is sent again with the responses. The gateway learns of changes through a
+    subscription.
   - A server with a handshake gets nothing that only 2026-07-28 has.
 """
 
@@ -166,7 +167,7 @@ class Upstream:
 
     Args:
         name: The name of the server.
-        entry: The place of the server.
+        entry: How to start or to reach the server.
         places: The bounds of the gateway.
         info: The client's name and version.
         capabilities: What the client supports.

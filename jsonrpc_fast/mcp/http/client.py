@@ -120,7 +120,7 @@ class _Channel(Channel):
         return f"HTTP to {self._client._sender.url.host}"
 
     async def open(self, events: Events) -> None:
-        pass  # each POST opens what it needs
+        pass  # each POST uses a connection of the HTTP client
 
     def write(self, data: bytes) -> None:
         self._client._write(data)
@@ -211,7 +211,7 @@ class StreamableHttpClient(Connection):
 
     def _set_reading(self, on: bool) -> None:
         """Start or stop reading the streams of events."""
-        # There are two reasons not to read: the session is behind, or the responses to the server's requests are.
+        # Reading stops for two reasons: the session is behind, or too many requests of the server have no response yet.
         self._is_reading_wanted = on
         if on and len(self._open_requests) < MAX_OPEN_REQUESTS:
             self._events.may_read.set()

@@ -4,10 +4,10 @@ Rules:
   - Each session up to 2025-11-25 has its own process, which ends with the session. When the process ends, so does the
     session: the next request gets 404.
   - A request of 2026-07-28 has a process to itself while it is in flight. Afterwards the process serves another
-    request, but only if it has responded to all of them.
+    request, but only if it has responded to all requests so far.
   - Late messages of a process never reach the next request without a session. That request gets its response, and
     progress if no request before it had the same token. A request that asks for log messages, or for a subscription,
-    has a new process, which serves no other request. Everything else is dropped.
+    gets a new process, which serves no other request. Everything else is dropped.
   - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.
   - A session is idle while none of its requests is in flight and its client reads no stream. It ends after
     `idle_seconds`, and after GONE_SECONDS if its client had a stream and does not return.

@@ -156,7 +156,7 @@ class ClientPool:
             self._idle.clear()
             clients, self._clients = self._clients, set()
             self._closing = asyncio.gather(*[client.aclose() for client in clients], return_exceptions=True)
-        # Not `wait_for`, which would cancel the closing when this is cancelled.
+        # Not `wait_for`, which would cancel the closing when this call is cancelled.
         _, late = await asyncio.wait([self._closing], timeout=seconds)
         for closing in late:
             closing.cancel()
@@ -295,7 +295,7 @@ async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGener
     Raises:
         InvalidResponse: The body cannot be decompressed.
     """
-    # httpx would decompress a chunk whole, however large it becomes.
+    # httpx would decompress each chunk at once, however large the result is.
     inflater = Inflater(libraries.coding_of(http_response))
     async for chunk in libraries.received_chunks_async(http_response):
         for piece in inflater.feed(chunk):

@@ -9,8 +9,8 @@
     contents       checks of content blocks, messages and contents of resources
     naming         names of tools and prompts in the list of several servers
     uris           URIs and contents of resources
-    uri_expansion the expansion of a template to a URI meta           names in `_meta`, log levels, shared constants and
-    errors
+    uri_expansion  the expansion of a template to a URI
+    meta           names in `_meta`, log levels, shared constants and errors
 
 Needs the extra `mcp`.
 """

@@ -4,7 +4,7 @@ Rules:
   - When the client closes stdin, an unfinished message is reported as TRUNCATED, and all accepted messages are written.
   - When stdout cannot be written (EPIPE), the data that has arrived on stdin is delivered, then `onerror` gets the
     OSError.
-  - From `connect` until the close, file descriptors 0 and 1 lead away from the wire (see `takeover`).
+  - From `connect` until the close, file descriptors 0 and 1 do not refer to the client's streams (see `takeover`).
 """
 
 from __future__ import annotations
