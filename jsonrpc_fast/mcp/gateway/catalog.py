@@ -24,7 +24,7 @@ from ...errors import EncodeError, RpcError, invalid_params
 from ...session.running import detached, waiting
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, method_not_found
+from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, UPDATED, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
@@ -36,7 +36,6 @@ MAX_OWNERS: Final = 100_000
 """The maximum number of URIs whose servers are remembered."""
 CHANGES: Final = {change.method: kind for kind, change in LIST_CHANGES.items()}
 """The notifications that a list has changed, and its kind."""
-UPDATED: Final = "notifications/resources/updated"
 
 _NAMED: Final = ("prompts/get", "tools/call")
 _MAX_SCHEMAS: Final = 10_000

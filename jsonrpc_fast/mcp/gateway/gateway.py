@@ -21,8 +21,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
@@ -33,7 +33,6 @@ from ...errors import CallTimeout, ConnectionLost, ParseError, RpcError, StateEr
 from ...profile import MCP_2025_11_25, Profile
 from ...session import Destination, SessionContext, SessionOptions
 from ...session.running import waiting
-from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.protocol import Transport
 from ...transports.stdio.child import signal_children
 from ...types import Unset
@@ -48,7 +47,7 @@ from ..server.request.handshake import RequestRules, ServerHandshake
 from ..server.request.lifespan import Lifespan
 from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.request.session import FrontSession
-from ..server.request.subscriptions import URIS, ClientSubscriptions
+from ..server.request.subscriptions import URIS
 from ..server.request.task_store import TaskStore
 from ..server.serving import Served
 from .catalog import CHANGES, Catalog
@@ -71,8 +70,6 @@ _END_SECONDS: Final = 30.0
 """How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
-_CHANGE_SECONDS: Final = 0.05
-"""How long changes are collected, so that the client is notified of each only once."""
 _LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CAPABILITIES: Final = ServerCapabilities(
@@ -228,6 +225,8 @@ class GatewayConnection(FrontSession):
         options: Options of `Session`.
     """
 
+    _change_seconds: ClassVar[float] = 0.05
+
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
         self._gateway = gateway
         self._own = gateway.modern_clients()
@@ -235,22 +234,15 @@ class GatewayConnection(FrontSession):
         # is bounded.
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
-        super().__init__(gateway.handshake(), transport, options)
+        super().__init__(gateway.handshake(), _CAPABILITIES, transport, options)
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
-        self._subscriptions = ClientSubscriptions(_CAPABILITIES)
-        self._changes: dict[tuple[str, bytes], None] = {}  # the client has not been notified of these yet
-        self._telling: asyncio.Task[None] | None = None
 
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
         """Let the requests in flight end, close the connection, and end the servers."""
-        # These come first, because their responses must be written before the session closes.
-        self.end_streams()
         try:
             await super().close(grace_seconds)
         finally:
-            if self._telling is not None:
-                self._telling.cancel()
             # The servers end last, because requests in flight may still use them.
             if self._catalog is not None:
                 await self._catalog.close()
@@ -365,10 +357,6 @@ class GatewayConnection(FrontSession):
             del client.listeners[stream]
             client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
 
-    def end_streams(self) -> None:
-        """End all subscriptions with their responses."""
-        self._subscriptions.end()
-
     # The servers' messages to a client with a handshake.
 
     async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
@@ -399,34 +387,21 @@ class GatewayConnection(FrontSession):
 
     def send(self, method: str, params: Any, destination: Destination | None) -> None:
         """Send a notification, unless the client does not read, because the gateway must not store logs for it."""
-        if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
-            with suppress(ConnectionLost, StateError):
-                self.notify_soon(method, params, destination=destination)
+        if not self.is_blocked:
+            self.push([Notification(method, params)], destination)
 
     def changed(self, method: str, params: Raw) -> None:
         if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
-            # A dict keeps the order: the client is notified of each change once, the oldest first.
-            self._changes[method, bytes(params)] = None
-            if self._telling is None or self._telling.done():
-                self._telling = asyncio.ensure_future(self._tell_changes())
+            self.add_change(method, bytes(params))
 
-    async def _tell_changes(self) -> None:
-        with suppress(ConnectionLost, StateError):
-            # One task sends all changes; those that come while it waits are sent in the next round.
-            while self._changes:
-                await asyncio.sleep(_CHANGE_SECONDS)
-                changes, self._changes = self._changes, {}
-                for method, params in changes:
-                    if self._catalog is not None:
-                        await self.notify(method, Raw(params))
-                    for notification in self._heard(method, Raw(params)):
-                        await self.notify(notification.method, notification.params)
-
-    def _heard(self, method: str, params: Raw) -> list[Notification]:
-        """Return the notifications of a change to the subscriptions of 2026-07-28 that ask for it."""
+    def notifications_of(self, method: str, subject: Any) -> Iterator[Notification]:
+        params: Any = Raw(subject)
+        if self._catalog is not None:
+            yield Notification(method, params)
         if method in CHANGES:
-            return list(self._subscriptions.list_changed(CHANGES[method], is_legacy=False))
-        return list(self._subscriptions.resource_updated(member(params, ("uri",)), is_legacy=False))
+            yield from self._subscriptions.list_changed(CHANGES[method], is_legacy=False)
+        else:
+            yield from self._subscriptions.resource_updated(member(params, ("uri",)), is_legacy=False)
 
 
 async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:

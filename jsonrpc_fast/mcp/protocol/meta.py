@@ -84,6 +84,10 @@ LIST_CHANGES: Final[dict[FeatureKind, ListChange]] = {
 """The changes of lists by kind."""
 
 
+UPDATED: Final = "notifications/resources/updated"
+"""The notification that a resource has changed."""
+
+
 def changes_filter(capabilities: ServerCapabilities) -> dict[str, Any]:
     """Return the filter of `subscriptions/listen` for all changes of lists that a server announces."""
     return {change.member: True for change in LIST_CHANGES.values() if capabilities.supports(change.capability)}

@@ -11,13 +11,13 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
 from ..._checks import check_type
-from ...codec import Raw, Request, Response
+from ...codec import Notification, Raw, Request, Response
 from ...errors import LOOP_EXITS, RpcError, invalid_params
 from ...handlers import is_awaitable
 from ...handlers.middleware import within
@@ -30,11 +30,13 @@ from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import (
+    LIST_CHANGES,
     LIST_METHODS,
     LISTEN_METHOD,
     LOG_LEVELS,
     TASKS_CAPABILITY,
     UNKNOWN_LEVEL,
+    UPDATED,
     FeatureKind,
     HandshakeResult,
 )
@@ -45,10 +47,9 @@ from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
 from .request.inputs import Inputs, check_input_required
 from .request.session import FrontSession
-from .request.subscriptions import TASK_IDS, ClientSubscriptions
+from .request.subscriptions import TASK_IDS
 from .request.tasks import Task
 
-_BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
 """Methods that may wait for providers (the lists), for the end of a subscription or for a task (its result)."""
 
@@ -78,28 +79,22 @@ class ServerConnection(FrontSession):
         transport: Transport,
         options: SessionOptions,
     ) -> None:
-        super().__init__(handshake, transport, options)
-        self._capabilities = capabilities
+        super().__init__(handshake, capabilities, transport, options)
         self._methods = methods
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
         # Always for results, and for requests if the rules of the transport are looser.
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
-        self._subscriptions = ClientSubscriptions(self._capabilities)
         self._has_state = False
-        self._changed_lists: dict[FeatureKind, None] = {}  # of which the client has not been notified yet
-        self._changed_uris: dict[str, None] = {}
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
-        if self._capabilities.supports("resources.subscribe"):
+        if capabilities.supports("resources.subscribe"):
             self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
         # With middleware: the functions that serve a request and a notification inside it.
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
-        self.end_streams()
         self._methods.tasks.end_session(self)
         await super().close(grace_seconds)
 
@@ -256,46 +251,27 @@ class ServerConnection(FrontSession):
             self._subscriptions.close(stream)
         return {"_meta": stream.meta()}
 
-    def end_streams(self) -> None:
-        """End all subscriptions with their responses."""
-        self._subscriptions.end()
-
     # Changes.
 
     def list_changed(self, kind: FeatureKind) -> None:
         """Notify the client soon that a list has changed."""
         # Sent later, and once: registering many tools in a row is one change for the client.
-        self._notify_soon()
-        self._changed_lists[kind] = None
+        self.add_change(LIST_CHANGES[kind].method, kind)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the client soon that a resource has changed, if it subscribed to it."""
         if self._subscriptions.has(uri):
-            self._notify_soon()
-            self._changed_uris[uri] = None
+            self.add_change(UPDATED, uri)
+
+    def notifications_of(self, method: str, subject: Any) -> Iterable[Notification]:
+        found = self._subscriptions.resource_updated if method == UPDATED else self._subscriptions.list_changed
+        return found(subject, self._handshake.is_initialized)
 
     def task_changed(self, task: Task) -> None:
         """Notify the client that a task has changed, if it subscribed to the task and reads."""
         if not self.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
                 self.push([notification], stream.destination)
-
-    def _notify_soon(self) -> None:
-        if not self._changed_lists and not self._changed_uris:
-            asyncio.get_running_loop().call_soon(self._notify_changes)
-
-    def _notify_changes(self) -> None:
-        if self.is_blocked:
-            # Kept, not dropped: a client that misses a change would show an old list forever.
-            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
-            return
-        # Emptied first, because sending may run code that changes lists again.
-        lists, uris = self._changed_lists, self._changed_uris
-        self._changed_lists, self._changed_uris = {}, {}
-        for kind in lists:
-            self.push(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
-        for uri in uris:
-            self.push(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
 
 
 def _raise_error(report: Report) -> None:

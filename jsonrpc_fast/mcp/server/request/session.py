@@ -7,8 +7,9 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ....codec import Notification, Request
 from ....codec._backend import decoded
@@ -17,15 +18,18 @@ from ....session import Destination, SessionContext, SessionOptions
 from ....session.running import Run
 from ....transports.protocol import Transport
 from ....types import UNSET, Unset
+from ...protocol.capabilities import ServerCapabilities
 from ...protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL
 from ...protocol.versions import Revision
 from ...session import McpSession
 from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send
+from .subscriptions import ClientSubscriptions
 
 DEFAULT_LOG_LEVEL: Final = "info"
 """The minimum level of log messages for a legacy client that has set none."""
 
+_BLOCKED_SECONDS: Final = 0.5
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes than this does not read
 
 
@@ -76,6 +80,7 @@ class FrontSession(McpSession, ClientConnection):
 
     Args:
         handshake: The server's side of the handshake.
+        capabilities: The declared capabilities.
         transport: A transport that is not started.
         options: Options of `Session`.
 
@@ -83,9 +88,21 @@ class FrontSession(McpSession, ClientConnection):
         log_level: The minimum level of log messages for a legacy client.
     """
 
-    def __init__(self, handshake: ServerHandshake, transport: Transport, options: SessionOptions) -> None:
+    _change_seconds: ClassVar[float] = 0.0
+    """How long changes are collected, so that the client is notified of each only once."""
+
+    def __init__(
+        self,
+        handshake: ServerHandshake,
+        capabilities: ServerCapabilities,
+        transport: Transport,
+        options: SessionOptions,
+    ) -> None:
         super().__init__(transport, self.serve, options)
         self._handshake = handshake
+        self._subscriptions = ClientSubscriptions(capabilities)
+        # Changes that the client has not been notified of yet: each with its notification and its subject, in order.
+        self._changes: dict[tuple[str, Any], None] = {}
         self.log_level: str = DEFAULT_LOG_LEVEL
 
     def serve(self, params: Any, context: SessionContext) -> Any:
@@ -103,6 +120,16 @@ class FrontSession(McpSession, ClientConnection):
             await self.wait_closed()
         finally:
             await self.close()
+
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
+        # The subscriptions first, because their responses must be written before the session closes.
+        self.end_streams()
+        await super().close(grace_seconds)
+
+    def end_streams(self) -> None:
+        """End all subscriptions with their responses."""
+        self._subscriptions.end()
 
     @property
     def revision(self) -> Revision | None:
@@ -162,6 +189,26 @@ class FrontSession(McpSession, ClientConnection):
         if logger is not None:
             params["logger"] = logger
         self.push([Notification("notifications/message", params)], destination)
+
+    def add_change(self, method: str, subject: Any) -> None:
+        """Notify the client of a change soon, and once: see `notifications_of`."""
+        if not self._changes:
+            asyncio.get_running_loop().call_later(self._change_seconds, self._notify_changes)
+        self._changes[method, subject] = None
+
+    def notifications_of(self, method: str, subject: Any) -> Iterable[Notification]:
+        """Return the notifications of a change."""
+        raise NotImplementedError
+
+    def _notify_changes(self) -> None:
+        if self.is_blocked:
+            # Kept, not dropped: a client that misses a change would show an old list forever.
+            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
+            return
+        # Emptied first, because sending may run code that changes lists again.
+        changes, self._changes = self._changes, {}
+        for change in changes:
+            self.push(self.notifications_of(*change))
 
     def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
         """Send notifications without waiting for the client to read. If the client is gone, do nothing."""

@@ -24,7 +24,7 @@ from ....errors import RpcError, invalid_params
 from ....session import Destination
 from ....types import MessageId
 from ...protocol.capabilities import ServerCapabilities
-from ...protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, FeatureKind, changes_filter
+from ...protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
 
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
@@ -147,13 +147,12 @@ class ClientSubscriptions:
 
     def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed resource. `is_legacy` is as in `list_changed`."""
-        method = "notifications/resources/updated"
         # Each kind of subscription gets its own notification: one client may have both.
         if is_legacy and uri in self._uris:
-            yield Notification(method, {"uri": uri})
+            yield Notification(UPDATED, {"uri": uri})
         for stream in self.streams:
             if uri in stream.filter.get(URIS, ()):
-                yield Notification(method, {"_meta": stream.meta(), "uri": uri})
+                yield Notification(UPDATED, {"_meta": stream.meta(), "uri": uri})
 
     def task_changed(
         self, id: str, details: Callable[[], dict[str, Any]]
