@@ -38,7 +38,7 @@ from ...transports.stdio.child import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, HandshakeResult, method_not_found
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..relay import RELAY_ERROR
@@ -265,14 +265,14 @@ class GatewayConnection(FrontSession):
         meta = None if method == "initialize" else payload.get(("_meta",))
         members = payload if method == "initialize" else {} if meta is None else {"_meta": meta.decode()}
         rules = self._handshake.receive_request(method, members)
-        if isinstance(rules, HandshakeResult):
+        if isinstance(rules, dict):
             session = self._handshake.session
             if method == "initialize" and session is not None and session.client_info is not None:
                 # Made only now, because servers get the name and the capabilities of the client, which are in
                 # `initialize`.
                 info, capabilities = session.client_info, session.client_capabilities
                 self._catalog = self._gateway.make(False, info, capabilities, self)
-            return rules.result
+            return rules
         if rules.revision.is_modern:
             return self._serve_modern(method, payload, context, rules)
         catalog = self._catalog

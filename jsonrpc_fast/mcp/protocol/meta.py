@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ...codec import Raw
@@ -116,13 +115,6 @@ LIST_METHODS: Final = {
     "tools/list": ListMethod("tools", "tools", "name", Tool),
 }
 """The lists by method."""
-
-
-@dataclass(frozen=True, slots=True)
-class HandshakeResult:
-    """The result of a request that the handshake itself serves."""
-
-    result: dict[str, Any]
 
 
 def object_members(value: object) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from ..protocol.meta import (
     UNKNOWN_LEVEL,
     UPDATED,
     FeatureKind,
-    HandshakeResult,
 )
 from ..protocol.uris import check_uri
 from .functions.functions import RegisteredFunction
@@ -112,8 +111,8 @@ class ServerConnection(FrontSession):
         if self._must_validate:
             _raise_error(self._validator.validate_request(Request(request.id, name, params).to_dict()))
         rules = self._handshake.receive_request(name, params)
-        if isinstance(rules, HandshakeResult):
-            return rules.result
+        if isinstance(rules, dict):
+            return rules
         members = params if type(params) is dict else {}
         context = Context(request, rules, members, self._methods.shared)
         # Checked first: an altered state is refused before the function runs, even if the function asks for no input.

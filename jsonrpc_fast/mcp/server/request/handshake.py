@@ -33,7 +33,6 @@ from ...protocol.meta import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     UNKNOWN_LEVEL,
-    HandshakeResult,
     is_modern_meta,
     method_not_found,
     object_members,
@@ -138,7 +137,7 @@ class ServerHandshake:
         self.session: RequestRules | None = None
         self.is_initialized: bool = False
 
-    def receive_request(self, method: str, params: object = None) -> RequestRules | HandshakeResult:
+    def receive_request(self, method: str, params: object = None) -> RequestRules | dict[str, Any]:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
 
         Args:
@@ -167,7 +166,7 @@ class ServerHandshake:
         if method == "initialize":
             return self._initialize(members)
         if method == "ping":
-            return HandshakeResult({})
+            return {}
         if session is None:
             # To clients that probe, -32601 means a server of an earlier revision.
             if method in _LEGACY_REQUESTS or method in self._methods:
@@ -235,7 +234,7 @@ class ServerHandshake:
         completed["_meta"] = {SERVER_INFO_KEY: dict(info), **(result.get("_meta") or {})}
         return completed
 
-    def _initialize(self, params: dict[str, Any]) -> HandshakeResult:
+    def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         requested = _version_of(params, "protocolVersion")
         if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
@@ -251,9 +250,9 @@ class ServerHandshake:
             "capabilities": self._capabilities.to_dict(version),
             "serverInfo": self._info.to_dict(version),
         }
-        return HandshakeResult(result if self._instructions is None else {**result, "instructions": self._instructions})
+        return result if self._instructions is None else {**result, "instructions": self._instructions}
 
-    def _receive_modern(self, method: str, meta: object) -> RequestRules | HandshakeResult:
+    def _receive_modern(self, method: str, meta: object) -> RequestRules | dict[str, Any]:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
             raise invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
@@ -287,14 +286,14 @@ class ServerHandshake:
             raise method_not_found()
         return self._discover(rules) if method == "server/discover" else rules
 
-    def _discover(self, rules: RequestRules) -> HandshakeResult:
+    def _discover(self, rules: RequestRules) -> dict[str, Any]:
         result = {
             "supportedVersions": self._request_versions(),
             "capabilities": self._capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
-        return HandshakeResult(self.complete(rules.revision, "server/discover", result))
+        return self.complete(rules.revision, "server/discover", result)
 
     def _unsupported(self, requested: str) -> RpcError:
         """Return error -32022 with the versions that `server/discover` lists."""

@@ -12,7 +12,7 @@ import pytest
 from jsonrpc_fast import Notification, Raw, Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeResult
+from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.request.handshake import RequestRules, ServerHandshake
 
@@ -38,7 +38,7 @@ def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandsh
     return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
 
 
-def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | HandshakeResult:
+def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | dict[str, Any]:
     return handshake.receive_request(method, params)
 
 
@@ -58,14 +58,12 @@ def initialized(**changes: Any) -> ServerHandshake:
 def test_initialize() -> None:
     handshake = server(instructions="Be kind.")
     assert handshake.session is None
-    assert ask(handshake, "initialize", INITIALIZE) == HandshakeResult(
-        {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
-            "serverInfo": {"name": "server", "version": "1", "title": "The server"},
-            "instructions": "Be kind.",
-        }
-    )
+    assert ask(handshake, "initialize", INITIALIZE) == {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
+        "serverInfo": {"name": "server", "version": "1", "title": "The server"},
+        "instructions": "Be kind.",
+    }
     assert handshake.session is not None
     assert not handshake.is_initialized
     assert handshake.receive_notification("notifications/initialized")
@@ -90,8 +88,8 @@ def test_initialize() -> None:
 )
 def test_version_negotiation(requested: str, supported: tuple[str, ...], negotiated: str) -> None:
     reply = ask(server(supported), "initialize", {**INITIALIZE, "protocolVersion": requested})
-    assert isinstance(reply, HandshakeResult)
-    assert reply.result["protocolVersion"] == negotiated
+    assert isinstance(reply, dict)
+    assert reply["protocolVersion"] == negotiated
 
 
 def test_a_second_initialize_is_an_error() -> None:
@@ -114,12 +112,12 @@ def test_an_invalid_initialize_can_be_repeated(params: Any, message: str) -> Non
     handshake = server()
     assert error_of(handshake, "initialize", params) == (-32602, message)
     assert handshake.session is None
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeResult)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), dict)
 
 
 def test_before_initialize() -> None:
     handshake = server()
-    assert ask(handshake, "ping") == HandshakeResult({})
+    assert ask(handshake, "ping") == {}
     assert error_of(handshake, "prompts/list") == (-32600, "the session is not initialized")
     assert error_of(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (
         -32600,
@@ -136,7 +134,7 @@ def test_requests_may_follow_initialize_immediately() -> None:
     handshake = server()
     ask(handshake, "initialize", INITIALIZE)
     assert isinstance(ask(handshake, "prompts/list"), RequestRules)
-    assert ask(handshake, "ping") == HandshakeResult({})
+    assert ask(handshake, "ping") == {}
 
 
 def test_methods_of_other_revisions_are_not_found() -> None:
@@ -191,15 +189,15 @@ def test_initialize_is_not_found_in_a_modern_request() -> None:
     assert handshake.session is None
     # Other members of `_meta` do not make a request modern.
     reply = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
-    assert isinstance(reply, HandshakeResult)
-    assert reply.result["protocolVersion"] == "2025-06-18"
+    assert isinstance(reply, dict)
+    assert reply["protocolVersion"] == "2025-06-18"
     assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
     assert error_of(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
     meta = {**META, "io.modelcontextprotocol/protocolVersion": "1900-01-01"}
     assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
     # A server with legacy versions only ignores it.
     reply = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
-    assert isinstance(reply, HandshakeResult)
+    assert isinstance(reply, dict)
 
 
 def test_registered_methods_are_found_in_every_revision() -> None:
@@ -221,19 +219,17 @@ def test_raw_params() -> None:
 
 def test_discover(corpora: Path) -> None:
     reply = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
-    assert reply == HandshakeResult(
-        {
-            "resultType": "complete",
-            "supportedVersions": ["2026-07-28"],
-            "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
-            "instructions": "Be kind.",
-            "ttlMs": 5,
-            "cacheScope": "public",
-            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
-        }
-    )
-    assert isinstance(reply, HandshakeResult)
-    schema_of(corpora, "2026-07-28", "DiscoverResult").validate(reply.result)
+    assert reply == {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
+        "instructions": "Be kind.",
+        "ttlMs": 5,
+        "cacheScope": "public",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
+    }
+    assert isinstance(reply, dict)
+    schema_of(corpora, "2026-07-28", "DiscoverResult").validate(reply)
 
 
 @rows(
@@ -282,8 +278,8 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
     error = caught.value
     assert (error.code, error.data) == (-32022, {"supported": supported, "requested": requested})
     discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
-    assert isinstance(discovered, HandshakeResult)
-    assert discovered.result["supportedVersions"] == supported
+    assert isinstance(discovered, dict)
+    assert discovered["supportedVersions"] == supported
     whole = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -308,7 +304,7 @@ def test_a_server_with_legacy_versions_only() -> None:
     handshake = server(versions=HANDSHAKE_VERSIONS)
     assert error_of(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
     assert not handshake.receive_notification("notifications/cancelled")
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeResult)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), dict)
     context = ask(handshake, "prompts/list", {"_meta": META})
     assert isinstance(context, RequestRules)
     assert context.revision.version == "2025-06-18"
