@@ -41,6 +41,7 @@ from ..protocol.capabilities import Implementation, ListChanged, Resources, Serv
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
+from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
 from ..server.request.context import HttpExchange
 from ..server.request.handshake import RequestRules, ServerHandshake
@@ -314,17 +315,18 @@ class GatewayConnection(FrontSession):
         # Over HTTP the requests of one client may use any number of connections.
         clients = self._own if http is None else self._gateway.http_clients
         client = clients.of(None if http is None else http.subject, params, rules)
-        call = ModernCall(method, params, rules, self, context.destination, None if http is None else http.subject)
+        send = partial(self.send, destination=context.destination)
+        completed = partial(self._completed, rules.revision, method)
+        call = ModernCall(method, params, rules, None if http is None else http.subject, send, completed)
         if method in CALLS or method in LIST_METHODS:
             return client.serve(call)
         if method == LISTEN_METHOD:
             return self._listen(client, call, context)
         raise method_not_found()
 
-    def completed(self, call: ModernCall, result: Any) -> Raw:
-        """Return a result that is not of 2026-07-28 with the members that it must have there."""
+    def _completed(self, revision: Revision, method: str, result: Any) -> Raw:
         payload = as_raw(result)
-        members = self._handshake.complete(call.rules.revision, call.method, {})
+        members = self._handshake.complete(revision, method, {})
         if payload.get(("_meta",)) is not None:
             # `_meta` belongs to the server's result, so the gateway does not add its own name.
             del members["_meta"]
@@ -332,7 +334,7 @@ class GatewayConnection(FrontSession):
 
     async def _listen(self, client: ModernClient, call: ModernCall, context: SessionContext) -> Raw:
         """Serve a subscription until it is cancelled or the gateway ends it."""
-        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)), call.destination)
+        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)), context.destination)
         client.listeners[stream] = self.changed
         # The acknowledgement names only the resources that a server has. The wait for the servers is as long as for a
         # list.
@@ -350,7 +352,7 @@ class GatewayConnection(FrontSession):
                 acknowledgement = stream.acknowledgement()
                 self.send(acknowledgement.method, acknowledgement.params, stream.destination)
                 await stream.ended.wait()
-            return self.completed(call, {"_meta": stream.meta()})
+            return call.completed({"_meta": stream.meta()})
         finally:
             # However the request ends, the servers must stop sending notifications that no client gets.
             self._subscriptions.close(stream)

@@ -23,7 +23,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...codec import Raw
 from ...codec._backend import dumps
@@ -31,7 +31,6 @@ from ...codec._json import loads
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError, invalid_params
 from ...handlers.failures import on_failure
-from ...session import Destination
 from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
@@ -61,16 +60,6 @@ _MAX_WATCHES: Final = 16
 """Maximum number of subscriptions of one client that are begun at a time."""
 
 
-class Answering(Protocol):
-    """The connection on which a request arrived."""
-
-    def send(self, method: str, params: Any, destination: Destination | None) -> None:
-        """Send a notification that belongs to the request."""
-
-    def completed(self, call: ModernCall, result: Any) -> Raw:
-        """Return a result that is not of 2026-07-28 with the members that it must have there."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModernCall:
     """One request.
@@ -79,17 +68,17 @@ class ModernCall:
         method: The method.
         params: The params.
         rules: The rules in its `_meta`.
-        connection: The connection on which it arrived.
-        destination: The place for its response.
         subject: The sender, as far as it is known.
+        send: Sends a notification that belongs to it.
+        completed: Returns a result that is not of 2026-07-28 with the members that it must have there.
     """
 
     method: str
     params: Raw
     rules: RequestRules
-    connection: Answering
-    destination: Destination | None
     subject: object
+    send: Callable[[str, Any], None]
+    completed: Callable[[Any], Raw]
 
 
 @dataclass(eq=False, repr=False)
@@ -301,7 +290,7 @@ class ModernClient(CatalogClient):
             RpcError: The error of the server; or there is no such server, or it cannot be reached.
         """
         if call.method in LIST_METHODS:
-            return call.connection.completed(call, await self.catalog.merged(call.method, call.params))
+            return call.completed(await self.catalog.merged(call.method, call.params))
         try:
             return await self._serve(call)
         except RpcError as error:
@@ -341,7 +330,7 @@ class ModernClient(CatalogClient):
                 await self._set_level(upstream, call)
             result = as_raw(await upstream.call(method, params, call))
             if not upstream.is_modern:
-                return call.connection.completed(call, result)
+                return call.completed(result)
             return self._rounds.passed_on(call, upstream.name, result) if is_input_required(result) else result
         upstream = alone
         long = self._calls[upstream] = LongCall(call, self)
@@ -363,7 +352,7 @@ class ModernClient(CatalogClient):
     async def go_on(self, long: LongCall, server: str) -> Raw:
         """Return the result of a call, or the requests of its server for input."""
         if await long.next_round():
-            return long.call.connection.completed(long.call, long.task.result())
+            return long.call.completed(long.task.result())
         return self._rounds.suspend(long, server)
 
     def _process(self, upstream: Upstream, fits: Callable[[Upstream], bool]) -> Upstream | None:
@@ -435,14 +424,14 @@ class ModernClient(CatalogClient):
             call = _round_of(origin)
             if call is not None and (token := call.params.get(TOKEN)) is not None:
                 told = replaced(params, ("progressToken",), token)
-                call.connection.send(method, told, call.destination)
+                call.send(method, told)
         elif method == "notifications/message":
             level = member(params, ("level",))
             # The latest first: JSON-RPC does not say which request a log message belongs to.
             calls = filter(None, map(_round_of, reversed(upstream.requests.values())))
             call = next((each for each in calls if each.rules.log_level is not None), None)
             if call is not None and level in LOG_LEVELS[LOG_LEVELS.index(str(call.rules.log_level)) :]:
-                call.connection.send(method, params, call.destination)
+                call.send(method, params)
 
     def changed(self, method: str, params: Raw) -> None:
         # A connection with several subscriptions is notified once, because it knows its subscriptions.
