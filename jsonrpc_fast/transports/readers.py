@@ -1,6 +1,14 @@
 """Readers turn the data of a channel, a stream of bytes or whole texts, into messages and faults.
 
-A reader keeps data that could not be delivered yet, and decodes it step by step, so that no peer blocks the loop.
+Rules:
+  - Data is decoded by `feed` as it arrives, unless earlier data is kept: then it is kept too, and `next_items` decodes
+    it later. So items are always returned in the order of the stream.
+  - One step decodes at most TURN_ITEMS messages and faults, so that no peer blocks the loop. `has_more` says whether
+    another step has something to do. A step may return nothing, for example a part of a long message.
+  - The end of a stream is noted by `end`, and reaches the decoder only after all kept data: an incomplete message is
+    then reported as the last item.
+  - After a fault of the framing (`has_ended`) no further data is decoded.
+  - While `listen` is set, texts are decoded one at a time: each is delivered before `listen` gets the next one.
 """
 
 from __future__ import annotations

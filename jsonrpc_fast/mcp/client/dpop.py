@@ -1,6 +1,12 @@
 """Proofs that the sender of a token has the key to which the token is bound (DPoP, RFC 9449).
 
 PyJWT signs, with a key of cryptography. `oauth` loads this module when a server asks for proofs.
+
+Rules:
+  - One key signs all proofs. A proof contains the public key; the private key is only in `pem`, for the token store.
+  - Each request gets a new proof with a new `jti`, because a server refuses a proof that it has seen (section 11.1).
+  - A proof for a request with an access token contains a hash of the token (`ath`, section 4.2).
+  - The last nonce of each origin is sent to that origin only (sections 8 and 9). At most _MAX_ORIGINS nonces are kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """The interface of a server, a gateway or a program behind HTTP: a connection for each client, and the ways to serve.
 
 `ConnectionFactory` is the part that HTTP needs. `Served` adds the ways to serve.
+
+Rules:
+  - Each client has its own connection. The lifespan begins before the connection starts, and ends after it.
+  - In one process (`in_process`), the server runs while the client's transport is connected. If the lifespan cannot
+    begin, `connect` raises its exception. `wait_closed` of the client also waits for the server.
+  - Over stdio, the tasks are ended before the lifespan, because their functions may use its resources.
 """
 
 from __future__ import annotations

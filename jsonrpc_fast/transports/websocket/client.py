@@ -1,4 +1,10 @@
-"""A connection to a WebSocket server."""
+"""A connection to a WebSocket server.
+
+Rules:
+  - Each `connect` makes new state in the library: after a failed handshake, `connect` may be called again.
+  - The first outcome of the handshake counts. Data that arrives after a failure changes nothing.
+  - Redirects are not followed.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,14 @@
 
 The library `websockets` reads close frames, violations and whatever an extension changes. Text messages, pings and
 pongs are read and written here, because they are nearly all frames, and cost the library ten times as much.
+
+Rules:
+  - `FrameReader` returns a frame when all of it has arrived. `max_bytes` bounds the payload of a frame.
+  - A frame that this module does not read is returned as it arrived, with its mask, for the library.
+  - A frame that is too long, or has the wrong mask bit for its side (section 5.1), is returned as a close frame that
+    contains all received bytes: the library then finds the violation and chooses the close code.
+  - Fragments are joined up to `max_bytes`, and their UTF-8 is checked as they arrive (section 8.1).
+  - A client uses each masking key once (section 5.3).
 """
 
 from __future__ import annotations
@@ -97,6 +105,7 @@ class FrameReader:
             and self.is_plain
             and not self._unread
         ):
+            # Section 5.2: a masked frame has the key in the four bytes before the payload.
             return apply_mask(data[6:], data[2:6]) if self._mask_bit else data[2:]
         return None
 
@@ -132,6 +141,7 @@ class FrameReader:
             return None
         first, second = data[at], data[at + 1]
         start, length = at + 2, second & 0x7F
+        # Section 5.2: 126 announces a length of two bytes, 127 one of eight.
         if length >= SMALL_LENGTH:
             start += 2 if length == SMALL_LENGTH else 8
             if start > size:

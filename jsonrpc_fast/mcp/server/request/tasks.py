@@ -1,6 +1,11 @@
 """One task: its status, its result, and its requests to the client.
 
-A task begins as "working". "completed", "failed" and "cancelled" are final.
+Rules:
+  - A task begins as "working". "completed", "failed" and "cancelled" are final: the first of them stays.
+  - It is "input_required" while a request of its function has no response, and then "working" again.
+  - A request to the client has a key that is used once in the task: a late response cannot settle a later request.
+  - Up to 2025-11-25, one `tasks/result` request sends each request of the task. In 2026-07-28 `details` lists them.
+  - When the status becomes final, the requests that have no response are cancelled.
 """
 
 from __future__ import annotations
@@ -136,7 +141,7 @@ class Task:
         self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
         if self.is_final:
             for question in self._questions.values():
-                # Waiters for a response learn that there will be none.
+                # Cancels `ask`, which waits for a response that will not come.
                 question.response.cancel()
             self._questions = {}
         self._waiters.wake()
