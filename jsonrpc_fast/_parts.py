@@ -37,7 +37,7 @@ class TaskPart(asyncio.Future[None]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the part was cancelled. It may have ended in another way all the same."""
+        """Whether the part was cancelled. Even then it may have ended in another way."""
         return bool(self._cancellations)
 
     @property

@@ -40,7 +40,7 @@ class NotJson:
 
 
 class Unset(enum.Enum):
-    """The type of `UNSET`, which stands for an absent member (None is JSON's null). It cannot be written as JSON."""
+    """The type of `UNSET`, which means an absent member (None is JSON's null). It cannot be written as JSON."""
 
     # An enum of one member, because type checkers narrow `value is UNSET` for a literal of an enum, not for an object.
     UNSET = NotJson()

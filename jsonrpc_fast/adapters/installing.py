@@ -7,7 +7,7 @@ from typing import Any
 
 
 def replace(*replacements: tuple[Any, Any]) -> None:
-    """Replace objects in all modules of this process, and thereby in modules that import them later.
+    """Replace objects in all modules of this process, and therefore in modules that import them later.
 
     Args:
         replacements: The old and the new object, a class or a function, which modules know by the name of the old one.

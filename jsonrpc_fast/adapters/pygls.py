@@ -11,7 +11,7 @@ Rules:
   - The classes are subclasses of pygls' own with the same methods. A user's own protocol class is kept.
   - Each message is written before the handler continues, and any thread may send, as in pygls.
   - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
-  - A request that pygls cannot structure gets an error response, with -32602 for wrong params, and so does one whose
+  - A request that pygls cannot structure gets an error response (-32602 for wrong params), and so does a request whose
     result cannot be encoded. pygls itself would not respond to them. A call ends with an exception when its request
     cannot be encoded, its response cannot be structured, or the connection is lost.
   - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a

@@ -556,7 +556,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--separator": {
         "default": "_",
         "metavar": "TEXT",
-        "help": "what stands between the name of a server and that of a tool (default: %(default)s)",
+        "help": "the separator between the name of a server and that of a tool (default: %(default)s)",
     },
     "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
     "--debug": _flag("log each message and fault to standard error, without payloads"),

@@ -11,7 +11,7 @@ from ..profile import Profile, is_plain
 from ._json import Default, JSONDecodeError, dumps, loads_exact, on_one_line
 from ._numbers import loads_as
 
-# The types of an id that orjson reads exactly. A float may stand for an integer beyond 64 bits.
+# The types of an id that orjson reads exactly. A float may be an integer beyond 64 bits that was rounded.
 _EXACT_IDS: Final = (str, int, type(None))
 
 

@@ -146,7 +146,7 @@ class WsgiEndpoint(BaseEndpoint):
         while len(body) < declared:
             try:
                 chunk = read(min(_READ_BYTES, declared - len(body)))
-            except OSError:  # servers raise it if the client is gone, or a chunk is malformed
+            except OSError:  # servers raise it if the client has disconnected, or a chunk is malformed
                 raise Refusal(400, "The body was not received.") from None
             if not isinstance(chunk, bytes):
                 raise TypeError(f"wsgi.input must give bytes, not {type(chunk).__name__}")

@@ -493,7 +493,7 @@ class Caller:
         raise NotImplementedError
 
     def seconds_of(self, timeout: float | Unset | None) -> float | None:
-        """Return the timeout of a call in seconds; UNSET stands for the session's timeout.
+        """Return the timeout of a call in seconds; UNSET means the session's timeout.
 
         Raises:
             TypeError, ValueError: It is not a duration.

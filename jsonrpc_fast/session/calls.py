@@ -9,7 +9,7 @@ Rules:
     dropped. Only the newest `max_tombstones` are kept.
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
   - This side never uses an id for two calls at a time.
-  - A response settles the call with its id, and so does a malformed response, or one that has nothing but that id.
+  - A response settles the call with its id, even if the response is malformed or has no other valid member.
   - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
     an unknown id is a fault.
   - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer

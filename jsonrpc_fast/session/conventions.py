@@ -144,7 +144,7 @@ class JsonRpcConvention(Convention):
         return "rpc.goodbye", {"last": last}
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
-        # False stands for a goodbye without `last`, because null has a meaning: no request was read.
+        # False means a goodbye without `last`, because null has its own meaning: no request was read.
         last = params.get("last", False) if isinstance(params, dict) else False
         return Goodbye(last) if last is None or _is_token(last) or type(last) is float else None
 

@@ -12,7 +12,7 @@ Rules:
   - A request whose id is being served already is refused with -32600, and the first one continues.
   - A notification never gets a response.
   - A malformed message whose id is certain gets an error response, because its sender waits. Without an id,
-    `response_policy` decides: two ends that respond to everything they cannot read could go on forever.
+    `response_policy` decides: two ends that respond to everything they cannot read would never stop.
   - A batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read.
   - An item of a batch is received only after the one before was handled, so a batch may use an id again if
     the request with that id was served at once.
@@ -82,7 +82,7 @@ class Engine:
     Attributes:
         calls: The calls of this side.
         requests: The requests of the other side.
-        inbox: The messages that wait to be served, and the handlers at work.
+        inbox: The messages that wait to be served, and the running handlers.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
         serve: Like `receive`, but a response for the stream that is known at once is returned, for the driver to write.

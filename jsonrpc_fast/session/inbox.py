@@ -6,7 +6,7 @@ Rules:
   - Responses and cancellations are always read, so a handler that waits for one can always continue.
   - Messages are served in the order of arrival: each function is called when its message is read. With a sync function,
     the message is then served. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the
-    queue. Another awaitable, such as a future, is already at work and needs no slot.
+    queue. Any other awaitable, such as a future, is already running and needs no slot.
   - Messages that arrive after one whose method is ordered do not begin before its handler has ended: they are held, and
     refused for lack of room like messages in the queue. A handler that closes the session delays no other message.
   - Pings of the convention are outside this order: they overtake what is held and begin at once, or as soon as the peer
@@ -124,7 +124,7 @@ class Inbox:
         self._room = Room(bounds)
         self.reading: Reading = Reading(driver, clock)
         # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
-        self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
+        self._runs: dict[Run, None] = {}  # running, or waiting for a peer
         self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
         context = contextvars.copy_context()
         self._new_context: Callable[[], Context] = context.copy
@@ -154,7 +154,7 @@ class Inbox:
 
     @property
     def runs(self) -> list[Run]:
-        """The handlers at work, and those that wait for a peer."""
+        """The handlers that run, and those that wait for a peer."""
         return list(self._runs)
 
     def kept_bytes(self) -> int:

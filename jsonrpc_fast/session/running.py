@@ -1,9 +1,9 @@
-"""Runs: async handlers at work, and how a call finds the handler that it is made in.
+"""Runs: async handlers that have begun, and how a call finds the handler in which it is made.
 
 A handler that waits for its peer must not occupy a slot: the peer may need another handler before it responds. So
 an operation that waits for a peer finds the handler that called it, by the context (`contextvars`), and marks it as
 waiting. Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may
-belong to another session: a gateway waits there for the peer here.
+belong to another session: in a gateway, the handler of one session waits for the peer of another.
 """
 
 from __future__ import annotations

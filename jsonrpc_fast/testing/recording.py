@@ -41,7 +41,7 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
                 message = [item for item in message if not isinstance(item, ParseError)]
             text = encode(message, written, delimited=False)
             lines.append(record_line(text, sender, time=time.time()))
-            with suppress(ConnectionLost, StateError):  # the other side has gone
+            with suppress(ConnectionLost, StateError):  # the other side is closed
                 target.send(message)
 
         return pass_on

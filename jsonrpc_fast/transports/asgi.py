@@ -133,7 +133,7 @@ class AsgiChannel(QueuedChannel):
                     break
                 self._may_write.clear()
                 await self._may_write.wait()
-        except Exception as fault:  # each ASGI server raises its own exceptions when the peer is gone
+        except Exception as fault:  # each ASGI server raises its own exceptions when the peer has disconnected
             self._lose(ConnectionLost("the connection is closed"), fault)
         else:
             self._lose(None)

@@ -85,7 +85,7 @@ class Tokens(Generic[T]):
 
     @contextmanager
     def replaced(self, params: Any, owner: T) -> Iterator[Any]:
-        """Yield the params of a request with a number in place of the token, which stands for the token until the end.
+        """Yield the params of a request with a number in place of the token; `restored` knows the number until the end.
 
         Args:
             params: The params; without a token they do not change.

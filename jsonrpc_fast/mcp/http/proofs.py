@@ -8,7 +8,7 @@ Rules:
   - A proof covers this method, this resource and this token, and is at most PROOF_SECONDS old.
   - A proof is used once. Those that were used are remembered in this process, by digest, until they are too old; while
     there are MAX_PROOFS of them, requests get 503.
-  - Only a request whose token is valid has its proof checked.
+  - A proof is checked only if the token of the request is valid.
 
 Source: RFC 9449, sections 4.3, 7.1 and 11.1; RFC 7638.
 """

@@ -139,7 +139,7 @@ class Variable:
     Attributes:
         name: Its name.
         maximum: Maximum number of characters; None: no limit.
-        explodes: Whether it stands for a list or an object whose members are written separately.
+        explodes: Whether its value is a list or an object whose members are written separately.
     """
 
     name: str

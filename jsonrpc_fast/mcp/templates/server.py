@@ -124,7 +124,7 @@ class TemplateFolder(Provider):
                     self.list_changed("resources")
                 for uri in changes.updated:
                     self.resource_updated(uri)
-        except (OSError, RuntimeError) as error:  # the limit on watches; the folder is gone
+        except (OSError, RuntimeError) as error:  # the limit on watches is reached, or the folder was removed
             _logger.warning("no longer watching the folder: %s", type(error).__name__)
 
 

@@ -128,7 +128,7 @@ class ThreadFunction:
         try:
             return await self._handler.invoke({**arguments, self._context_name: thread_context}, None)
         except asyncio.CancelledError:
-            # The thread cannot be interrupted, but it must not wait for a client that has gone.
+            # The thread cannot be interrupted, but it must not wait for a client that has disconnected.
             thread_context.end_waits()
             raise
 
@@ -263,7 +263,7 @@ class RegisteredFunction:
         plain = None if found is None else found.plain
         if found is None or plain is None:
             return False
-        # If there are as many arguments as parameters and each is known, none is missing. The loop checks the latter.
+        # If there are as many arguments as parameters, and each is known (the loop checks it), none is missing.
         if len(arguments) != len(plain) and not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():

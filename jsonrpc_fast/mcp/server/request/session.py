@@ -211,7 +211,7 @@ class FrontSession(McpSession, ClientConnection):
             self.push(self.notifications_of(*change))
 
     def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
-        """Send notifications without waiting for the client to read. If the client is gone, do nothing."""
+        """Send notifications without waiting for the client to read. If the client has disconnected, do nothing."""
         for notification in notifications:
             try:
                 self.notify_soon(notification.method, notification.params, destination=destination)

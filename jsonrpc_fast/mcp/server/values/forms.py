@@ -136,7 +136,7 @@ def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, An
     if isinstance(part.get("enum"), list):
         part["enum"] = [value for value in part["enum"] if value is not None]
     if isinstance(part.get("const"), str):
-        # The specification has `enum`, but not `const`, so clients may not know the latter.
+        # The specification has `enum`, but not `const`, so clients may not know `const`.
         part["enum"] = [part.pop("const")]
     if "enum" in part and all(isinstance(value, str) for value in part["enum"]):
         part["type"] = "string"
