@@ -11,7 +11,7 @@ from typing import Any, Final
 
 MAX_PORT: Final = 65535
 MISSING: Final = object()
-"""Stands for an argument that is not given. Unlike UNSET it is never passed."""
+"""The default of a required argument, to find that it is missing. Unlike UNSET, callers never pass it."""
 
 HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The name of an HTTP header (RFC 9110, section 5.1)."""

@@ -49,7 +49,7 @@ class _Ticket:
             with contextlib.suppress(concurrent.futures.InvalidStateError):
                 self.future.set_exception(ConnectionLost("the message was dropped together with the session's loop"))
 
-    __del__ = drop  # of the last reference, which a loop or a task had
+    __del__ = drop  # called when the loop or the task that had the last reference drops it
 
 
 def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.futures.Future[Any]:

@@ -56,11 +56,11 @@ def connect(
         async with connect("https://example.org/mcp", headers={"Authorization": "Bearer …"}) as client:
             tools = await client.list_tools()
 
-    Entering the `async with` block raises ProgramStartError, an OSError, if the system cannot start the program,
-    HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options; and
-    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. By then, a program that
-    failed has been ended. The text of an error about it, and `program` of the error, show the command, the exit status,
-    the last lines of stderr, and the first lines of its stdout that are not messages.
+    Entering the `async with` block may raise ProgramStartError, an OSError, if the system cannot start the program;
+    HandshakeError if the handshake fails; ConnectionLost; and CallTimeout after the `timeout` of the options. It raises
+    SignInError if a sign-in in the browser fails, which has its own limit: `timeout` begins after it. When an error is
+    raised, the program has been ended. The text of the error, and its attribute `program`, show the command, the exit
+    status, the last lines of stderr, and the first lines of stdout that are not messages.
 
     If a program ends on its own, the calls in flight fail with ConnectionLost. The next call starts it again. State of
     the old process is lost, such as subscriptions and the level of log messages (2025-11-25).

@@ -17,7 +17,7 @@ Rules:
     or sends invalid responses, it gets 503 after at most FETCH_SECONDS.
   - Keys are fetched again after CACHE_SECONDS. If that fails, the old ones are used for up to OUTAGE_SECONDS, and no
     token waits for the next attempts.
-  - A token whose key is unknown causes them to be fetched again, once for all tokens that wait, and not within
+  - A token whose key is unknown causes the keys to be fetched again, once for all tokens that wait, and not within
     RETRY_SECONDS after the last time. So new keys are found, but made-up key ids cause no additional requests.
   - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
