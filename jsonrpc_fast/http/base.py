@@ -121,6 +121,7 @@ class BaseEndpoint:
         """Check a POST before its body is received, and return the declared length of the body."""
         get = headers.get
         key = is_local, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
+        # Clients repeat these headers with each request, so the result of the checks is remembered.
         if key not in self._admitted:
             self._access.check(key[1], key[2], is_local)
             check_content(headers)
@@ -203,6 +204,7 @@ def joined(response: HttpResponse) -> tuple[int, dict[str, str], bytes]:
 
 def text_response(status: int, data: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
     """Return a response in plain text; without its body for HEAD."""
+    # The headers of a response to HEAD are those of the GET (RFC 9110, section 9.3.2).
     length = b"content-length", b"%d" % len(data)
     return status, [*fields, _TEXT, length], b"" if method == "HEAD" else data
 

@@ -124,6 +124,7 @@ class _BaseClient(ExchangeClient, Generic[C]):
 
 def done(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits."""
+    # The sync client shares the coroutines of the async one. Its `_post` blocks, so they end in their first step.
     try:
         work.send(None)
     except StopIteration as end:
@@ -238,6 +239,7 @@ class HttpClient(_BaseClient[SyncClient]):
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
         received = bytearray()
+        # The timeout of httpx bounds each wait for the network. The check of `end` bounds the whole body.
         try:
             with self._client.stream(**options) as response:
                 inflater = self._inflater(response)

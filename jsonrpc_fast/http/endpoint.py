@@ -99,6 +99,7 @@ class Endpoint(BaseEndpoint):
                     return
                 status, fields, body = response
             else:
+                # In ASGI the path includes `root_path`, the place where the application is mounted.
                 path = scope["path"].removeprefix(scope.get("root_path", ""))
                 status, fields, body = self._respond_to_other_method(scope["method"], path, headers, is_local)
         except Refusal as refusal:
@@ -176,6 +177,7 @@ class Endpoint(BaseEndpoint):
             dispatch = self._dispatch_for(headers) if self._is_observed else self._dispatch
             response: Any = dispatch.start(body, context, peer, self._timeout, self._max_handlers)
             if type(response) is not bytes:
+                # A coroutine. Its first step runs here: most functions end in it, and need no guard.
                 try:
                     response = await Cancellable(response, response.send(None), receive=receive)
                 except StopIteration as end:

@@ -41,9 +41,10 @@ MAX_HEADER_BYTES: Final = 512
 _MAX_ADMITTED: Final = 64
 _MAX_ADMITTED_BYTES: Final = 512
 _OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
+# In a header, one of these would begin another header or the body (RFC 9110, section 5.5).
 _LINE_END: Final = re.compile(rb"[\r\n\0]")
 SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
-_UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
+_UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")  # ASCII is a subset of UTF-8
 
 
 class Admitted(set["tuple[str | bytes | bool | None, ...]"]):
@@ -156,6 +157,7 @@ class Access:
     def _allows_host(self, host: bytes | None, is_loopback: bool) -> bool:
         if self._hosts is None and not is_loopback:
             return True
+        # A host that is missing, as HTTP/1.0 allows, or too long is only accepted with "*".
         if host is None or len(host) > MAX_HEADER_BYTES:
             return self._hosts is not None and b"*" in self._hosts
         host = host.lower()
@@ -169,6 +171,7 @@ class Access:
             return not self._origins.isdisjoint((b"*", origin.lower()))
         if not is_loopback:
             return True
+        # The origin "null", of a local file or a sandboxed frame, has no host, so it is refused.
         scheme, separator, host = origin.lower().partition(b"://")
         return scheme in (b"http", b"https") and bool(separator) and host_name(host) in LOOPBACK_NAMES
 
@@ -231,6 +234,7 @@ def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool]
     Raises:
         Refusal: One of these headers has two values (400).
     """
+    # A set of fields: a header that is repeated with an equal value is not ambiguous.
     names = [name for name, _ in {field for field in headers if is_single(field[0])}]
     if len(names) != len(set(names)):
         raise Refusal(400, "A header that may have one value has two.")
@@ -241,6 +245,7 @@ def is_json(content_type: bytes) -> bool:
     essence, *parameters = content_type.split(b";")
     if essence.strip().lower() not in CONTENT_TYPES:
         return False
+    # JSON has no parameter `charset` (RFC 8259, section 11), but clients send one.
     for parameter in parameters:
         name, _, value = parameter.partition(b"=")
         if name.strip().lower() == b"charset" and value.strip(b' \t"').lower() not in _UTF8_NAMES:
@@ -259,6 +264,7 @@ def declared_length(length: bytes, limit: int) -> int:
     Raises:
         Refusal: The length is not a number (400), or is larger than `limit` (413).
     """
+    # Bounded, because converting a long row of digits is slow. Any length of 20 digits is above every limit.
     if not length.isdigit() or len(length) > 19:
         raise Refusal(400 if not length.isdigit() else 413, "The content length is invalid.")
     declared = int(length)

@@ -95,6 +95,7 @@ class WsgiEndpoint(BaseEndpoint):
     def _serve_post(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
         _check_environ(environ)
         names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
+        # PEP 3333: each character of a string in the environment is one byte.
         headers = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # PEP 3333 allows an empty string for a missing header
@@ -139,8 +140,10 @@ class WsgiEndpoint(BaseEndpoint):
         except (KeyError, AttributeError):
             raise TypeError("environ must have a file as wsgi.input") from None
         if declared is None:
+            # Without this promise of the server, reading up to the end of the input could wait forever.
             if not environ.get("wsgi.input_terminated"):
                 return _unread(declared)
+            # One byte more than the limit shows that the body is too large.
             declared = self._max_body_bytes + 1
         body = bytearray()
         while len(body) < declared:

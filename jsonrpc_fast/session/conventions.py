@@ -189,6 +189,7 @@ class LspConvention(Convention):
         return _with_member(params, "partialResultToken", token)
 
     def result_of(self, items: list[Any] | None) -> Any:
+        # LSP 3.17, "Partial Result Progress": a part of a result that is an array is an array of some of its items.
         if items and all(isinstance(item, list) for item in items):
             return [one for item in items for one in item]
         return items
@@ -282,6 +283,7 @@ def _is_token(value: object) -> TypeGuard[ProgressToken]:
 
 def is_wide(id: object) -> bool:
     """Return whether an id is an integer beyond 64 bits, which params cannot hold."""
+    # orjson reads and writes integers from the least int64 to the greatest uint64.
     return type(id) is int and not -(2**63) <= id < 2**64
 
 
