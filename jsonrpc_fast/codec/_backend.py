@@ -121,14 +121,14 @@ if TYPE_CHECKING:
 else:
     # The public names, which are the same in both backends. The types below are made from their classes.
     globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
-    dumps = backend._dumps
+    dumps = backend.dumps_json
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
     Params = dict[str, Any] | list[Any] | Raw | None
 
-too_large_fault = backend._too_large_fault
-places = backend._places
-serve_plain = backend._serve_plain
+too_large_fault = backend.too_large_fault
+places = backend.places
+serve_plain = backend.serve_plain
 PlainServer = backend.PlainServer
 ServedCoroutine = backend.ServedCoroutine
 

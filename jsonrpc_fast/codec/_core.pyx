@@ -18,7 +18,7 @@ Python code may run, change every container and buffer of the caller, call the c
   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
   - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
   - In a profile: `Rules.__init__`; in callbacks: `Responder.respond` with its handler, the decoder of `Raw.decode`,
-    and all that `_serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
+    and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
     `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,

@@ -20,7 +20,7 @@ from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
 from ._dicts import dicts_of, write_dicts
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
-from ._json import dumps as _dumps  # noqa: F401  # the core has one of its own
+from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
 from ._messages import (
     Error,
     M,
@@ -141,7 +141,7 @@ def decode(
     if isinstance(text, ParseError):
         return text
     if len(text) > rules.message_bytes:
-        return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
+        return too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
     any_width = bool(rules.numbers & _ANY_WIDTH)
     # Faults of the text come first: bytes that are not UTF-8 are not JSON, whatever the rest looks like. The decoded
     # text is dropped, because offsets count bytes.
@@ -177,7 +177,7 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
     return ParseError(ParseErrorCode.MALFORMED_JSON, offset=offset)
 
 
-def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
+def too_large_fault(head: bytes, profile: Profile) -> ParseError:
     """The fault of input over the size limit, from its beginning.
 
     The id is certain if the head is the beginning of JSON, has no duplicate member, holds the whole id, and holds the
@@ -395,10 +395,10 @@ class Decoder(StreamDecoder[M]):
         return decode(text, self._profile, raw=self._raw)
 
     def _too_large(self, head: bytes) -> ParseError:
-        return _too_large_fault(head, self._profile)
+        return too_large_fault(head, self._profile)
 
 
-def _places(decoder: Decoder[Any]) -> list[Place] | None:
+def places(decoder: Decoder[Any]) -> list[Place] | None:
     """The list to which a decoder appends places from its first byte on; None if it keeps none.
 
     For each item that is or contains a fault: the offsets between which its frame lies, the position of the frame
@@ -470,7 +470,7 @@ def respond(
 _responder: Final = Responder(Request, Notification, Response, ParseError, encode, encode_error)
 
 
-def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
+def serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
     """Return the response to a text, or the message that has to be served on the ordinary path.
 
     Args:

@@ -29,7 +29,7 @@ M = TypeVar("M")
 """A decoded message, or the fault of one."""
 
 Place: TypeAlias = tuple[int, int, int, Any]
-"""The place of the frame of an item, as `_pure._places` gives it."""
+"""The place of the frame of an item, as `_pure.places` gives it."""
 
 _NO_JSON: Final = (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
 """The faults of a line that may not be a message at all: they get a hint of what it looks like."""

@@ -357,14 +357,14 @@ class TestValuesThatCannotBeWritten:
                         call()
 
     def test_a_payload_alone(self, impl: ModuleType) -> None:
-        assert impl._dumps({"a": [1, (2,)]}) == b'{"a":[1,[2]]}'
-        assert impl._dumps({"b": 1, "a": {2}}, list, orjson.OPT_SORT_KEYS) == b'{"a":[2],"b":1}'
+        assert impl.dumps_json({"a": [1, (2,)]}) == b'{"a":[1,[2]]}'
+        assert impl.dumps_json({"b": 1, "a": {2}}, list, orjson.OPT_SORT_KEYS) == b'{"a":[2],"b":1}'
         for value in ({1}, {1: 2}, 2**64):
             with pytest.raises(EncodeError):
-                impl._dumps(value)
+                impl.dumps_json(value)
         for default in (None, list):
             with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
-                impl._dumps(repeated(lambda value: (value,), DEEPEST, 1), default)
+                impl.dumps_json(repeated(lambda value: (value,), DEEPEST, 1), default)
 
     def test_depth_with_a_default(self, impl: ModuleType) -> None:
         def default(value: Left) -> object:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import codec, errors
+from jsonrpc_fast.codec import _backend
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, Limits
 from jsonrpc_fast.types import UNSET
@@ -38,6 +39,8 @@ FUNCTIONS = [
     "encode_result",
     "parse",
 ]
+FOR_THE_PACKAGE = ["places", "serve_plain", "too_large_fault"]
+"""Functions that the selector gives to other modules of the package, not to users."""
 CLASSES = ["Decoder", "Error", "Notification", "ParseError", "Raw", "Request", "Response"]
 MESSAGES = ["Request", "Notification", "Response", "Error"]
 
@@ -62,13 +65,20 @@ def test_names(backends: Backends) -> None:
         }
         for backend in backends
     )
-    assert {name for name in pure_own if not name.startswith("_")} == {*FUNCTIONS, *CLASSES}
-    assert own >= {*FUNCTIONS, *CLASSES}
+    assert {name for name in pure_own if not name.startswith("_")} == {*FUNCTIONS, *FOR_THE_PACKAGE, *CLASSES}
+    assert own >= {*FUNCTIONS, *FOR_THE_PACKAGE, *CLASSES}
 
 
 def test_the_selector_exports_all_names() -> None:
     for name in (*FUNCTIONS, *CLASSES):
         assert getattr(codec, name) is getattr(codec.backend, name)
+
+
+@rows("name", FOR_THE_PACKAGE)
+def test_functions_for_the_package(backends: Backends, name: str) -> None:
+    core, pure = (getattr(backend, name) for backend in backends)
+    assert list(inspect.signature(core).parameters) == list(inspect.signature(pure).parameters)
+    assert getattr(_backend, name) is getattr(codec.backend, name)
 
 
 @rows("name", FUNCTIONS)

@@ -162,14 +162,14 @@ def response(result: bytes) -> bytes:
 class TestTexts:
     @rows("method, result", SERVED)
     def test_served(self, impl: ModuleType, handlers: Handlers, method: bytes, result: bytes) -> None:
-        assert impl._serve_plain(call(method), handlers.find, False) == response(result)
+        assert impl.serve_plain(call(method), handlers.find, False) == response(result)
         assert handlers.dispatch(call(method)) == response(result)
         if b"whole" not in method and impl.Raw is Raw:
-            assert impl._serve_plain(call(method), handlers.find, True) == response(result)
+            assert impl.serve_plain(call(method), handlers.find, True) == response(result)
 
     @rows("method, outcome", [*CONCLUDED, *AWAITABLE])
     def test_concluded(self, impl: ModuleType, handlers: Handlers, method: bytes, outcome: str) -> None:
-        message, handler, result, error = impl._serve_plain(call(method), handlers.find, False)
+        message, handler, result, error = impl.serve_plain(call(method), handlers.find, False)
         assert message == impl.decode(call(method))
         assert handler is handlers.find(message.method)
         assert repr(result if error is None else error).startswith(outcome)
@@ -178,20 +178,20 @@ class TestTexts:
 
     @rows("text", LEFT)
     def test_left(self, impl: ModuleType, handlers: Handlers, text: bytes) -> None:
-        assert impl._serve_plain(text, handlers.find, False) == (impl.decode(text), None, None, None)
+        assert impl.serve_plain(text, handlers.find, False) == (impl.decode(text), None, None, None)
         assert seen.get() == "nothing"
 
     def test_raw_params_are_for_handlers_that_take_them(self, impl: ModuleType, handlers: Handlers) -> None:
-        found = impl._serve_plain(call(b'"whole","params":[1]'), handlers.find, True)
+        found = impl.serve_plain(call(b'"whole","params":[1]'), handlers.find, True)
         assert found == (impl.Request("x", "whole", impl.Raw(b"[1]")), None, None, None)
 
     @rows("method, kind", [(b'"cancelled"', asyncio.CancelledError), (b'"interrupt"', KeyboardInterrupt)])
     def test_what_passes_on(self, impl: ModuleType, handlers: Handlers, method: bytes, kind: Any) -> None:
         with pytest.raises(kind):
-            impl._serve_plain(call(method), handlers.find, False)
+            impl.serve_plain(call(method), handlers.find, False)
 
     def test_a_function_gets_a_dict_of_its_own(self, impl: ModuleType, handlers: Handlers) -> None:
-        message, _, _, _ = impl._serve_plain(call(b'"keeps","params":{"a":1}'), handlers.find, False)
+        message, _, _, _ = impl.serve_plain(call(b'"keeps","params":{"a":1}'), handlers.find, False)
         assert calls == [{"a": 1, "kept": True}]
         assert message.params == {"a": 1}
 

@@ -257,10 +257,10 @@ class TestContainers:
             (large_general, b'{"0":1,"299":1}'),
             (large, b'{"n0":0,"n1":1}'),
         ):
-            assert impl._dumps([value]) == b"[%b]" % expected
+            assert impl.dumps_json([value]) == b"[%b]" % expected
             assert impl.encode_result(1, value) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
         many = {f"n{number}": number for number in range(300)}
-        assert impl._dumps(many) == b"{%b}" % b",".join(b'"n%d":%d' % (number, number) for number in range(300))
+        assert impl.dumps_json(many) == b"{%b}" % b",".join(b'"n%d":%d' % (number, number) for number in range(300))
 
 
 class TestSizes:

@@ -1,13 +1,13 @@
 """`Decoder`, and the shortest way from it to a reader."""
 
 
-def _too_large_fault(bytes head not None, profile):
-    """The fault of a text over the size limit, from its beginning."""
+def too_large_fault(bytes head not None, profile):
+    """`_pure.too_large_fault`"""
     return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), rules_of(profile))
 
 
-def _places(decoder):
-    """`_pure._places`"""
+def places(decoder):
+    """`_pure.places`"""
     cdef Reader reader = <Reader?>decoder._frames
     reader.places = []
     return reader.places
@@ -78,7 +78,7 @@ class Decoder(StreamDecoder[_M]):
         return decode(text, self._profile, raw=self._raw)
 
     def _too_large(self, head):
-        return _too_large_fault(head, self._profile)
+        return too_large_fault(head, self._profile)
 
     def _read(self, data, max_items):
         return self._frames.feed(data) if max_items is None else self._frames.feed_some(data, max_items)

@@ -3,22 +3,11 @@
 
 def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     """`_messages.encode`"""
-    cdef Output output
-    cdef char* at
     if profile is not DEFAULT_PROFILE and not is_plain(plain := rules_of(profile).profile):
         from ._forms import encode_as  # loaded only for such profiles
 
         return encode_as(encode, message, plain, delimited, default, option)
-    if not isinstance(message, list):
-        return encode_message(message, default, option, delimited)
-    if not message:
-        return b""
-    at = open_output(&output)
-    try:
-        at = write_batch(&output, at, <list>message, default, option)
-        return finish(&output, at + <bint>delimited)
-    finally:
-        close_output(&output)
+    return encode_message(message, default, option, delimited)
 
 
 def encode_many(messages, *, default=None, option=0):
@@ -27,10 +16,8 @@ def encode_many(messages, *, default=None, option=0):
     cdef char* at = open_output(&output)
     try:
         for message in messages:
-            if not isinstance(message, list):
-                at = write_message(&output, at, message, default, option) + 1
-            elif message:
-                at = write_batch(&output, at, <list>message, default, option) + 1
+            if not isinstance(message, list) or message:
+                at = write_any(&output, at, message, default, option) + 1
             if at > output.full:
                 at = checked(grow(&output, at, 0))
         return finish(&output, at)
@@ -38,12 +25,15 @@ def encode_many(messages, *, default=None, option=0):
         close_output(&output)
 
 
-cdef char* write_batch(Output* output, char* at, list messages, default, option) except NULL:
+cdef char* write_any(Output* output, char* at, message, default, option) except NULL:
+    """As `write_message`, for a message or a batch that is not empty."""
     cdef bint is_first = True
-    for message in messages:
+    if not isinstance(message, list):
+        return write_message(output, at, message, default, option)
+    for item in <list>message:
         at = checked(append(output, at, b"[" if is_first else b",", 1))
         is_first = False
-        at = write_message(output, at, message, default, option)
+        at = write_message(output, at, item, default, option)
     return checked(append(output, at, b"]\n", 2)) - 1
 
 
@@ -60,10 +50,14 @@ cdef inline char* checked(char* at) except NULL:
 
 
 cdef bytes encode_message(message, default, option, bint delimited):
+    """What `encode` returns for most profiles."""
     cdef Output output
-    cdef char* at = open_output(&output)
+    cdef char* at
+    if isinstance(message, list) and not message:
+        return b""
+    at = open_output(&output)
     try:
-        at = write_message(&output, at, message, default, option)
+        at = write_any(&output, at, message, default, option)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
@@ -236,7 +230,7 @@ cdef dumps_checked(value, option):
         raise refusal(error) from cause_of(error)
 
 
-def _dumps(value, default=None, option=ZERO):
+def dumps_json(value, default=None, option=ZERO):
     """`dumps` of `_json.py`, which checks the depth in C where it can."""
     return dumps_checked(value, option) if default is None else dumps(value, default, option)
 

@@ -48,17 +48,17 @@ cdef inline bint is_equal(value, other) except -1:
     return is_same(value, other, Py_EQ)
 
 
-cdef inline bint is_equal_payload(stored, other) except -1:
-    return is_equal(payload_in(stored), payload_in(other))
-
-
-cdef inline bint is_same_kind(id, other) except -1:
-    """1 and 1.0 are written differently, so they are different ids."""
-    return isinstance(id, float) == isinstance(other, float)
-
-
-cdef inline bint is_equal_extra(stored, other) except -1:
-    return is_equal(extra_in(stored), extra_in(other))
+cdef object compare(message, other):
+    """What `__eq__` of the four classes returns."""
+    if type(other) is not type(message):
+        return NotImplemented
+    for name in (*message.__match_args__, "extra"):
+        if not is_equal(getattr(message, name), getattr(other, name)):
+            return False
+    if type(message) is not Request and type(message) is not Response:
+        return True
+    # 1 and 1.0 are written differently, so they are different ids.
+    return isinstance(message.id, float) == isinstance(other.id, float)
 
 
 cdef object repr_of(message):
@@ -175,17 +175,7 @@ cdef class Request:
     to_str = to_str
 
     def __eq__(self, other):
-        cdef Request theirs
-        if type(other) is not Request:
-            return NotImplemented
-        theirs = <Request>other
-        return (
-            is_equal(self.id, theirs.id)
-            and is_equal(self.method, theirs.method)
-            and is_equal_payload(self.stored, theirs.stored)
-            and is_same_kind(self.id, theirs.id)
-            and is_equal_extra(self.stored, theirs.stored)
-        )
+        return compare(self, other)
 
     def __repr__(self):
         return repr_of(self)
@@ -248,15 +238,7 @@ cdef class Notification:
     to_str = to_str
 
     def __eq__(self, other):
-        cdef Notification theirs
-        if type(other) is not Notification:
-            return NotImplemented
-        theirs = <Notification>other
-        return (
-            is_equal(self.method, theirs.method)
-            and is_equal_payload(self.stored, theirs.stored)
-            and is_equal_extra(self.stored, theirs.stored)
-        )
+        return compare(self, other)
 
     def __repr__(self):
         return repr_of(self)
@@ -333,17 +315,7 @@ cdef class Response:
     to_str = to_str
 
     def __eq__(self, other):
-        cdef Response theirs
-        if type(other) is not Response:
-            return NotImplemented
-        theirs = <Response>other
-        return (
-            is_equal(self.id, theirs.id)
-            and is_equal_payload(self.stored, theirs.stored)
-            and is_equal(self.error, theirs.error)
-            and is_same_kind(self.id, theirs.id)
-            and is_equal_extra(self.stored, theirs.stored)
-        )
+        return compare(self, other)
 
     def __repr__(self):
         return repr_of(self)
@@ -414,16 +386,7 @@ cdef class Error:
         return error if self.extra is None else {**error, **self.extra}
 
     def __eq__(self, other):
-        cdef Error theirs
-        if type(other) is not Error:
-            return NotImplemented
-        theirs = <Error>other
-        return (
-            is_equal(self.code, theirs.code)
-            and is_equal(self.message, theirs.message)
-            and is_equal_payload(self.stored, theirs.stored)
-            and is_equal_extra(self.stored, theirs.stored)
-        )
+        return compare(self, other)
 
     def __repr__(self):
         return repr_of(self)

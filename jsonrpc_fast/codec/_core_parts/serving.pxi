@@ -32,8 +32,8 @@ cdef object call_handler(handler, function, params):
     return function()
 
 
-def _serve_plain(bytes text not None, find, bint raw):
-    """`_pure._serve_plain`"""
+def serve_plain(bytes text not None, find, bint raw):
+    """`_pure.serve_plain`"""
     message = decode_bytes(text, DEFAULT_RULES, raw)
     if type(message) is not Request:
         return message, None, None, None

@@ -66,7 +66,7 @@ cdef object certain_id(Value* value, Rules rules):
 
 
 cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
-    """The fault of a text over the size limit, from its first `size` bytes; `_too_large_fault` in `_pure.py` has the
+    """The fault of a text over the size limit, from its first `size` bytes; `too_large_fault` in `_pure.py` has the
     rules."""
     cdef Cursor cursor
     cdef Envelope envelope

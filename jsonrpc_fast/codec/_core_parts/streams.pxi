@@ -48,7 +48,7 @@ cdef class Reader:
     cdef const uint8_t* begun  # likewise: past the last frame that ended in it, or NULL
     cdef Py_ssize_t offset  # of that text in the stream
     cdef Py_ssize_t begun_at  # the offset past the last frame that ended in earlier texts
-    cdef list places  # as `_pure._places` returns it, or None
+    cdef list places  # as `_pure.places` returns it, or None
     # Left over by `max_items`, or None.
     cdef list items  # decoded, not yet returned
     cdef bytes left  # fed, not yet read, from `left_at` on
@@ -72,17 +72,15 @@ cdef class Reader:
         """Return the left-over items and those whose frames end in `data`."""
         return self.feed_bytes(<bytes>data if PyBytes_CheckExact(data) else <bytes>copied_bytes(data))
 
-    cdef inline list feed_bytes(self, bytes data):
+    cdef list feed_bytes(self, bytes data):
+        """As `feed`. The caller holds the data."""
         cdef list items = []
+        cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(data)
         self.begin()
         if self.items is not None or self.left is not None:
             return self.read_some(data, PY_SSIZE_T_MAX - 1)
-        return self.read_text(items, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-    cdef list read_text(self, list items, const uint8_t* start, Py_ssize_t size):
-        """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
         try:
-            self.split_text(start, start + size, items, PY_SSIZE_T_MAX)
+            self.split_text(start, start + PyBytes_GET_SIZE(data), items, PY_SSIZE_T_MAX)
         except BaseException:
             self.fail()
             raise
