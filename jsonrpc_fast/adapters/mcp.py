@@ -58,6 +58,7 @@ from ..profile import MCP_2025_11_25
 from ..transports.connection import Connection
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
+from ..transports.waiters import Waiters
 from ..types import UNSET
 from .installing import replace
 
@@ -284,7 +285,7 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
         self._open_requests: set[Any] = set()  # the ids of the peer's requests without a response
         self._is_ending = False
         self._waiting: deque[SessionMessage | Exception] = deque()
-        self._receiver: asyncio.Future[None] | None = None
+        self._receiver = Waiters()
         self._has_ended = False
         self._is_closed = False
         self._received = 0
@@ -305,18 +306,14 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
                 id = (message.params or {}).get("requestId")
                 # The SDK sends no response to a cancelled request, so it must not hold back the end of the stream.
                 if isinstance(id, (str, int)):
-                    self._settle(id)
+                    self.settle(id)
         self._put(received)
 
-    def _settle(self, id: Any) -> None:
+    def settle(self, id: Any) -> None:
+        """Record that a request gets its response now, or none."""
         self._open_requests.discard(id)  # a cancelled request may still get a response
         if not self._open_requests:
             self._transport.linger_turns = 0
-
-    def responded(self, id: Any, send: Callable[[], None]) -> None:
-        """Send the response to a request."""
-        self._settle(id)
-        send()
         if self._is_ending:
             self._end_soon()  # restarts the timer
 
@@ -326,7 +323,7 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
         self._waiting.append(item)
         if len(self._waiting) == MAX_READ_AHEAD:
             self._transport.pause_reading()
-        self._wake()
+        self._receiver.wake()
 
     def _end_soon(self) -> None:
         """End the stream, but only when no request is pending: the SDK would drop it."""
@@ -344,11 +341,7 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
             self._end_timer.cancel()
         self._is_ending = False
         self._has_ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._receiver is not None and not self._receiver.done():
-            self._receiver.set_result(None)
+        self._receiver.wake()
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message or fault. Raises anyio.EndOfStream after the last one."""
@@ -356,17 +349,13 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
             raise anyio.ClosedResourceError
         waiting = self._waiting
         if not waiting:
-            if self._receiver is not None:
+            if self._receiver:
                 # Like anyio's streams: two tasks must not receive from one stream.
                 raise anyio.BusyResourceError("receiving from")
             while not waiting:
                 if self._has_ended:
                     raise anyio.EndOfStream
-                self._receiver = asyncio.get_running_loop().create_future()
-                try:
-                    await self._receiver
-                finally:
-                    self._receiver = None
+                await self._receiver.wait()
                 if self._is_closed:
                     raise anyio.ClosedResourceError
         else:
@@ -386,7 +375,7 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
             self._end_timer.cancel()
         self._waiting.clear()
         self._transport.resume_reading()
-        self._wake()
+        self._receiver.wake()
 
     async def aclose(self) -> None:
         self.close()
@@ -406,12 +395,11 @@ class _WriteStream(ObjectSendStream[SessionMessage]):
         if self._is_closed:
             raise anyio.ClosedResourceError
         message = _inner(item)
-        send = partial(self._transport.send, to_line(message))
+        line = to_line(message)
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._read_stream.settle(message.id)
         try:
-            if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                self._read_stream.responded(message.id, send)
-            else:
-                send()
+            self._transport.send(line)
             await self._transport.drain()
         except ConnectionLost as fault:
             raise anyio.BrokenResourceError from fault
