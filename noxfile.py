@@ -178,10 +178,7 @@ LOWEST_TOOLS = (
 """What the tests need besides the lowest versions. The test extra has libraries that ask for newer ones."""
 
 FUZZ_TOOL = "hypothesis>=6.100,<6.130"  # later ones need Rust where they have no wheel
-FREE_THREADED_TOOLS = (
-    FUZZ_TOOL,
-    *("pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
-)
+FREE_THREADED_TOOLS = (FUZZ_TOOL, *("pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6"))
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
 
 PYTEST_IN_PYODIDE = """

@@ -79,12 +79,7 @@ def standing(bar: Bar, times: Times) -> Standing | None:
     return Standing(1 + sum(time < mine for time in rivals.values()), best, mine / rivals[best])
 
 
-_TOOLS_CALLS: Final = (
-    "tools_call_217",
-    "tools_call_217_typescript",
-    "tools_call_325",
-    "tools_call_325_typescript",
-)
+_TOOLS_CALLS: Final = ("tools_call_217", "tools_call_217_typescript", "tools_call_325", "tools_call_325_typescript")
 _STRUCTURED: Final = {
     "tools_list_14k": 0.75,
     "tools_list_14k_typescript": 0.75,

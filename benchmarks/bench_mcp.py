@@ -158,9 +158,7 @@ def test_calls(benchmark: BenchmarkFixture, server: Server, in_flight: int) -> N
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.bench_mcp",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.bench_mcp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--starts", type=int, default=3, help="starts of the servers (default: 3)")
     parser.add_argument("--rounds", type=int, default=6, help="rounds after each start (default: 6)")

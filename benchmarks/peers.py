@@ -168,11 +168,7 @@ STRUCTS: Final[dict[Kind, dict[str, Any]]] = {
     "notification": {MSGSPEC: Notification, MSGSPEC_UNTRACKED: UntrackedNotification, MSGSPEC_RAW: RawNotification},
     "error": {MSGSPEC: Response, MSGSPEC_UNTRACKED: UntrackedResponse, MSGSPEC_RAW: RawResponse},
     "result": {MSGSPEC: Result, MSGSPEC_UNTRACKED: UntrackedResult, MSGSPEC_RAW: RawResult},
-    "request batch": {
-        MSGSPEC: list[Request],
-        MSGSPEC_UNTRACKED: list[UntrackedRequest],
-        MSGSPEC_RAW: list[RawRequest],
-    },
+    "request batch": {MSGSPEC: list[Request], MSGSPEC_UNTRACKED: list[UntrackedRequest], MSGSPEC_RAW: list[RawRequest]},
     "response batch": {
         MSGSPEC: list[Response],
         MSGSPEC_UNTRACKED: list[UntrackedResponse],

@@ -20,12 +20,7 @@ HEADER_VALUE: Final = r"(?:[!-~](?:[ -~]*[!-~])?)?"
 
 
 def check_seconds(
-    name: str,
-    value: object,
-    *,
-    may_be_none: bool = True,
-    may_be_zero: bool = True,
-    may_be_infinite: bool = False,
+    name: str, value: object, *, may_be_none: bool = True, may_be_zero: bool = True, may_be_infinite: bool = False
 ) -> None:
     """Check a duration.
 

@@ -39,10 +39,7 @@ def test_numbers() -> None:
         "SERVER_CANCELLED": -32802,
         "REQUEST_FAILED": -32803,
     }
-    assert {code.name: int(code) for code in SessionErrorCode} == {
-        "DEADLINE_EXCEEDED": -32008,
-        "SERVER_BUSY": -32009,
-    }
+    assert {code.name: int(code) for code in SessionErrorCode} == {"DEADLINE_EXCEEDED": -32008, "SERVER_BUSY": -32009}
     assert all(error_band(code) is ErrorBand.IMPLEMENTATION for code in SessionErrorCode)
 
 

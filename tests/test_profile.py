@@ -70,10 +70,7 @@ def test_presets_by_their_public_names() -> None:
 
 
 def test_defaults() -> None:
-    assert {name: getattr(Profile(), name) for name in Profile.FIELDS} == {
-        "name": "custom",
-        **DEFAULTS,
-    }
+    assert {name: getattr(Profile(), name) for name in Profile.FIELDS} == {"name": "custom", **DEFAULTS}
     assert {name: getattr(Limits(), name) for name in Limits.FIELDS} == {
         "message_bytes": 67108864 if jsonrpc_fast.BACKEND == "cython" else 16777216,
         "depth": 1024,

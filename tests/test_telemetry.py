@@ -142,11 +142,7 @@ async def test_durations(telemetry: Telemetry) -> None:
     assert (client.count, server.count) == (3, 4)
     assert client.sum == pytest.approx(0.06)
     assert client.explicit_bounds[:3] == (0.005, 0.01, 0.025)
-    assert dict(client.attributes) == {
-        "rpc.system.name": "jsonrpc",
-        "rpc.method": "wait",
-        "server.address": "memory",
-    }
+    assert dict(client.attributes) == {"rpc.system.name": "jsonrpc", "rpc.method": "wait", "server.address": "memory"}
 
 
 # The trace context.

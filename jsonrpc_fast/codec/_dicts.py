@@ -81,13 +81,7 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
 
 
 def write_dicts(
-    message: Any,
-    judged: Any,
-    profile: Profile,
-    raw_type: type[Any],
-    delimited: bool,
-    default: Default,
-    option: int,
+    message: Any, judged: Any, profile: Profile, raw_type: type[Any], delimited: bool, default: Default, option: int
 ) -> bytes:
     """Return a message, or a batch of them, as one line of JSON.
 

@@ -313,12 +313,7 @@ class Response(_Message, Generic[R]):
 
     @overload
     def __new__(
-        cls,
-        id: MessageId,
-        result: None = None,
-        error: Error | None = None,
-        *,
-        extra: dict[str, Any] | None = None,
+        cls, id: MessageId, result: None = None, error: Error | None = None, *, extra: dict[str, Any] | None = None
     ) -> Response[None]: ...
 
     def __new__(
@@ -928,13 +923,7 @@ def _encode_message(message: object, default: Default = None, option: int = 0) -
 
 
 def encode_request(
-    id: MessageId,
-    method: str,
-    params: Any = None,
-    *,
-    delimited: bool = True,
-    default: Default = None,
-    option: int = 0,
+    id: MessageId, method: str, params: Any = None, *, delimited: bool = True, default: Default = None, option: int = 0
 ) -> bytes:
     """Encode a request as one line of JSON, without making a `Request`.
 
@@ -955,12 +944,7 @@ def encode_request(
 
 
 def encode_notification(
-    method: str,
-    params: Any = None,
-    *,
-    delimited: bool = True,
-    default: Default = None,
-    option: int = 0,
+    method: str, params: Any = None, *, delimited: bool = True, default: Default = None, option: int = 0
 ) -> bytes:
     """Encode a notification as one line of JSON, without making a `Notification`.
 
@@ -980,12 +964,7 @@ def encode_notification(
 
 
 def encode_result(
-    id: MessageId,
-    result: Any,
-    *,
-    delimited: bool = True,
-    default: Default = None,
-    option: int = 0,
+    id: MessageId, result: Any, *, delimited: bool = True, default: Default = None, option: int = 0
 ) -> bytes:
     """Encode a response with a result as one line of JSON, without making a `Response`.
 

@@ -383,11 +383,7 @@ class Decoder(StreamDecoder[M]):
     ) -> None: ...
 
     def __init__(
-        self,
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: bool = False,
+        self, framing: Framing = "newline", profile: Profile = JSONRPC, limits: Limits | None = None, raw: bool = False
     ) -> None:
         super().__init__(framing, profile, limits, raw)
 

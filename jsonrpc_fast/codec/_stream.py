@@ -68,11 +68,7 @@ class StreamDecoder(Generic[M]):
     _frames: Frames
 
     def __init__(
-        self,
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: bool = False,
+        self, framing: Framing = "newline", profile: Profile = JSONRPC, limits: Limits | None = None, raw: bool = False
     ) -> None:
         if framing not in FRAMINGS:
             raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")

@@ -15,14 +15,7 @@ from .._pointers import pointer_to
 from ..errors import EncodeError
 from ..profile import JSONRPC, Profile, WrittenForm, is_plain
 from ..types import UNSET, MessageId, Unset
-from ._backend import (
-    dumps,
-    encode,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
-)
+from ._backend import dumps, encode, encode_error, encode_notification, encode_request, encode_result
 from ._forms import default_of, encode_as, written_as
 from ._json import Default
 

@@ -39,7 +39,7 @@ from ..support.waiting import eventually, forever
 
 pytestmark = [
     # pygls 2.1 on Python 3.14
-    pytest.mark.filterwarnings("ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning")
 ]
 
 SERVER = str(PEERS / "pygls_adapter_server.py")

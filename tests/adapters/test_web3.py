@@ -30,10 +30,7 @@ from ..support.eth_node import HEADS, LOGS, Node, running_node
 from ..support.processes import wait_until_received
 from ..support.tables import rows
 
-pytestmark = [
-    pytest.mark.time_limit(100),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = [pytest.mark.time_limit(100), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 ADDRESS = "0x" + "00" * 19 + "01"
 SYNC = ["HTTPProvider", "IPCProvider"]

@@ -241,13 +241,7 @@ def test_json(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
             "file": "mixed.ndjson",
             "profile": "jsonrpc",
             "counts": {"request": 2, "notification": 1, "result": 2, "error": 1, "batch": 1, "invalid": 5},
-            "faults": {
-                "MALFORMED_JSON": 1,
-                "TRUNCATED": 1,
-                "NOT_AN_OBJECT": 1,
-                "MISSING_JSONRPC": 1,
-                "MISSING_ID": 1,
-            },
+            "faults": {"MALFORMED_JSON": 1, "TRUNCATED": 1, "NOT_AN_OBJECT": 1, "MISSING_JSONRPC": 1, "MISSING_ID": 1},
         },
     ]
 

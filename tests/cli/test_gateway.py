@@ -157,10 +157,7 @@ async def test_clients_over_http(servers: Path) -> None:
             assert pids[0] != pids[1]
             assert value_of(await one.call_tool("good.pid", {})) == pids[0]
         await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-        async with (
-            connect(url) as one,
-            connect(url) as other,
-        ):  # single requests of clients that look the same
+        async with connect(url) as one, connect(url) as other:  # single requests of clients that look the same
             pids = [value_of(await client.call_tool("good.pid", {})) for client in (one, other)]
             assert pids[0] == pids[1]
 

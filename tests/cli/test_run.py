@@ -95,10 +95,7 @@ def program(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@rows(
-    ("library", "text", "adapter"),
-    [("pygls.lsp.server", PYGLS, "pygls"), ("pylsp_jsonrpc.streams", PYLSP, "pylsp")],
-)
+@rows(("library", "text", "adapter"), [("pygls.lsp.server", PYGLS, "pygls"), ("pylsp_jsonrpc.streams", PYLSP, "pylsp")])
 def test_language_servers(library: str, text: str, adapter: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"the extra `{adapter}` is not installed")
     path = program(tmp_path, text)

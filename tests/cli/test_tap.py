@@ -29,9 +29,7 @@ from ..support.processes import wait_until_asleep
 from ..support.tables import rows
 from ..support.waiting import blocking_eventually
 
-pytestmark = [
-    pytest.mark.skipif(os.name != "posix", reason="pipes, signals and terminals as POSIX has them"),
-]
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="pipes, signals and terminals as POSIX has them")]
 
 ENVIRONMENT = environment(PYTHONUNBUFFERED="1")
 SECONDS = 40
@@ -424,10 +422,7 @@ LOGGED = [
     ("<-", "batch of 2 95 B"),
     ("<-", "notification tick"),
     ("<-", "request ask id=9"),
-    (
-        "<-",
-        f"invalid from the server 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
-    ),
+    ("<-", f"invalid from the server 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}"),
     ("<-", "invalid from the server id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
     ("--", "the server ended with status 0; requests without a response: 2 (1 of the client, 1 of the server)"),
 ]
@@ -458,10 +453,7 @@ def test_profile_and_framing(tmp_path: Path) -> None:
     ]
     done = run("cat", data=REQUEST + b"Content-Length: 5\r\n", options=options)
     assert [line for line in lines_of(done.stderr) if line[0] == "->"] == [
-        (
-            "->",
-            f"invalid from the client INVALID_FRAMING: the framing is invalid; {Hint.NEWLINE_FRAMING.value}",
-        ),
+        ("->", f"invalid from the client INVALID_FRAMING: the framing is invalid; {Hint.NEWLINE_FRAMING.value}"),
         ("->", "the rest of this direction is not logged"),
     ]
 

@@ -82,13 +82,10 @@ ODD = st.sampled_from(
 )
 OBJECTS = st.one_of(
     st.dictionaries(
-        st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "x", "?", 1]),
-        ODD,
-        max_size=7,
+        st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "x", "?", 1]), ODD, max_size=7
     ),
     st.fixed_dictionaries(
-        {"jsonrpc": st.just("2.0")},
-        optional=dict.fromkeys(("id", "method", "params", "result", "error", "x"), ODD),
+        {"jsonrpc": st.just("2.0")}, optional=dict.fromkeys(("id", "method", "params", "result", "error", "x"), ODD)
     ),
     ODD,
 )

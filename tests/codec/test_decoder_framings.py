@@ -167,11 +167,7 @@ SSE: list[tuple[bytes, Description]] = [
     (b"event: ping\ndata: nonsense\n\nid: 1\ndata:\n\ndata: " + TWO + b"\n\n", [NOTIFICATION]),
     (
         b"data: nonsense\n\ndata: \xff\n\ndata: " + TWO + b"\n\n",
-        [
-            fault("MALFORMED_JSON", 1),
-            fault("INVALID_UTF8", 0),
-            NOTIFICATION,
-        ],
+        [fault("MALFORMED_JSON", 1), fault("INVALID_UTF8", 0), NOTIFICATION],
     ),
     (b"data: " + ONE + b"\n", [fault("TRUNCATED", 37)]),
     (b"data: " + ONE[:5], [fault("TRUNCATED", 5)]),
@@ -495,12 +491,7 @@ NOISE = st.sampled_from(
     raw=st.booleans(),
 )
 def test_any_chunking(
-    backends: Backends,
-    pieces: list[tuple[bytes, bytes, Any]],
-    same: bool,
-    framing: str,
-    sizes: list[int],
-    raw: bool,
+    backends: Backends, pieces: list[tuple[bytes, bytes, Any]], same: bool, framing: str, sizes: list[int], raw: bool
 ) -> None:
     limits = Limits(message_bytes=250)
     data = b""

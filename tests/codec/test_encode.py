@@ -509,10 +509,7 @@ class TestWrongArguments:
     @rows("params", [1, 0, "a", "", True, False, 1.5, float("nan"), uuid.UUID(int=1)])
     def test_params_that_are_not_a_container(self, impl: ModuleType, params: object) -> None:
         expected = f"^params must be written as a JSON object or array, which {type(params).__name__} is not$"
-        for call in (
-            lambda: impl.encode_request(1, "m", params),
-            lambda: impl.encode_notification("m", params),
-        ):
+        for call in (lambda: impl.encode_request(1, "m", params), lambda: impl.encode_notification("m", params)):
             with pytest.raises(TypeError, match=expected) as caught:
                 call()
             assert type(caught.value) is TypeError

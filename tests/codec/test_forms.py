@@ -23,11 +23,7 @@ UNVERSIONED = JSONRPC.replace(writes="unversioned", optional_jsonrpc=True)
 @rows(
     ("build", "first", "unversioned"),
     [
-        (
-            lambda impl: impl.Request(1, "m"),
-            '{"id":1,"method":"m","params":[]}',
-            '{"id":1,"method":"m"}',
-        ),
+        (lambda impl: impl.Request(1, "m"), '{"id":1,"method":"m","params":[]}', '{"id":1,"method":"m"}'),
         (
             lambda impl: impl.Request('a"\\,}', 'm"\\', ["params"]),
             r'{"id":"a\"\\,}","method":"m\"\\","params":["params"]}',
@@ -38,11 +34,7 @@ UNVERSIONED = JSONRPC.replace(writes="unversioned", optional_jsonrpc=True)
             '{"id":-1.5,"method":"é","params":{"result":1}}',
             '{"id":-1.5,"method":"é","params":{"result":1}}',
         ),
-        (
-            lambda impl: impl.Notification("m"),
-            '{"id":null,"method":"m","params":[]}',
-            '{"method":"m"}',
-        ),
+        (lambda impl: impl.Notification("m"), '{"id":null,"method":"m","params":[]}', '{"method":"m"}'),
         (
             lambda impl: impl.Notification("m", impl.Raw(b'{ "id": 1 }')),
             '{"id":null,"method":"m","params":{ "id": 1 }}',

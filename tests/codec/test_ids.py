@@ -64,8 +64,7 @@ def test_more_digits_than_the_interpreter_converts(impl: ModuleType) -> None:
 
 
 @rows(
-    "id",
-    [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**53 + 1, 10**18, 10**19],
+    "id", [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**53 + 1, 10**18, 10**19]
 )
 def test_around_64_bits(impl: ModuleType, id: int) -> None:
     assert describe(impl.decode(text_with(str(id)))) == request(id, "m", {"a": 1})

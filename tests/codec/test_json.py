@@ -31,9 +31,7 @@ NUMBER = st.from_regex(r"\A-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]
 INTEGERS = st.one_of(
     st.integers(),
     st.integers(-(10**40), 10**40),
-    st.sampled_from([2**63, 2**64, -(2**63), 10**18, 10**19]).flatmap(
-        lambda edge: st.integers(edge - 2, edge + 2),
-    ),
+    st.sampled_from([2**63, 2**64, -(2**63), 10**18, 10**19]).flatmap(lambda edge: st.integers(edge - 2, edge + 2)),
 )
 
 

@@ -136,9 +136,7 @@ class TestDepth:
 
     @rows("depth", [1025, 2048, 2049, 100_000])
     def test_far_too_deep(self, impl: ModuleType, depth: int) -> None:
-        assert describe(impl.decode(nested(depth))) == [
-            fault("TOO_DEEP" if depth > 1025 else "NOT_AN_OBJECT", index=0),
-        ]
+        assert describe(impl.decode(nested(depth))) == [fault("TOO_DEEP" if depth > 1025 else "NOT_AN_OBJECT", index=0)]
         objects = depth * '{"a":' + "1" + depth * "}"
         assert describe(impl.decode(fill('{"id":1,"x":%s}', objects))) == fault("TOO_DEEP", 1)
         assert describe(impl.decode(depth * "[")) == text_fault("MALFORMED_JSON", depth)

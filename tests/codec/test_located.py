@@ -42,12 +42,7 @@ def has_fault(item: Any) -> bool:
 
 @rows(
     ("framing", "offsets"),
-    [
-        ("newline", [38, 112]),
-        ("content-length", [81, 197]),
-        ("sse", [51, 139]),
-        ("concatenated", [38, 112]),
-    ],
+    [("newline", [38, 112]), ("content-length", [81, 197]), ("sse", [51, 139]), ("concatenated", [38, 112])],
 )
 def test_faults_have_their_frames(framing: Any, offsets: list[int]) -> None:
     stream = b"".join([frame(text, framing) for text in (GOOD, BAD, GOOD, BAD, GOOD)])

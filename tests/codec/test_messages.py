@@ -62,8 +62,7 @@ class TestConstructors:
             UNSET,
         ):
             with pytest.raises(
-                TypeError,
-                match=f"^result must be a JSON value, not {type(result).__name__}; pass an error as error=$",
+                TypeError, match=f"^result must be a JSON value, not {type(result).__name__}; pass an error as error=$"
             ):
                 impl.Response(1, result)
         assert impl.Response(1, error=error).error is error

@@ -98,10 +98,7 @@ FILES = {
     ),
     "messages_rpc.ndjson": (1493, {"jsonrpc": 1493, "lenient": 1493}),
     "messages_lsp.ndjson": (276, {"jsonrpc": 276, "lsp": 276}),
-    "messages_mcp.ndjson": (
-        931,
-        {"jsonrpc": 931, "mcp-2025-03-26": 931, "mcp-2025-11-25": 931, "mcp-2026-07-28": 931},
-    ),
+    "messages_mcp.ndjson": (931, {"jsonrpc": 931, "mcp-2025-03-26": 931, "mcp-2025-11-25": 931, "mcp-2026-07-28": 931}),
     "lsprotocol_sample.ndjson": (1909, {"lsp": 1909}),
 }
 

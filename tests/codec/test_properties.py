@@ -44,17 +44,10 @@ JSON = st.recursive(
     max_leaves=15,
 )
 IDS = st.one_of(
-    st.none(),
-    st.integers(),
-    st.integers(-(10**60), 10**60),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXT,
+    st.none(), st.integers(), st.integers(-(10**60), 10**60), st.floats(allow_nan=False, allow_infinity=False), TEXT
 )
 PARAMS = st.one_of(st.none(), st.lists(JSON, max_size=4), st.dictionaries(TEXT, JSON, max_size=4))
-CALLS = st.one_of(
-    st.tuples(st.just("Request"), IDS, TEXT, PARAMS),
-    st.tuples(st.just("Notification"), TEXT, PARAMS),
-)
+CALLS = st.one_of(st.tuples(st.just("Request"), IDS, TEXT, PARAMS), st.tuples(st.just("Notification"), TEXT, PARAMS))
 ERRORS = st.tuples(
     st.one_of(st.integers(-(2**63), 2**64 - 1), st.integers(-33000, 0)), TEXT, st.one_of(st.just(UNSET), JSON)
 )

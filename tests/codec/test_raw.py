@@ -158,10 +158,7 @@ def test_error_data(impl: ModuleType) -> None:
         (b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}', ParseErrorCode.RESULT_AND_ERROR),
         (b'{"jsonrpc":"2.0","id":1,"error":[]}', ParseErrorCode.INVALID_ERROR_TYPE),
         (b'{"jsonrpc":"2.0","id":1,"error":{"code":"1"}}', ParseErrorCode.INVALID_ERROR_CODE),
-        (
-            b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 1025 + b"]" * 1025 + b"}",
-            ParseErrorCode.TOO_DEEP,
-        ),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 1025 + b"]" * 1025 + b"}", ParseErrorCode.TOO_DEEP),
     ],
 )
 def test_checks_are_the_same(impl: ModuleType, text: bytes, code: ParseErrorCode) -> None:

@@ -118,11 +118,7 @@ def test_replies(impl: ModuleType, text: str, reply: bytes) -> None:
 def test_replies_to_messages_over_a_limit(impl: ModuleType) -> None:
     tiny = JSONRPC.replace(limits=Limits(message_bytes=60, method_bytes=1, batch_items=1))
     refusal = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32600,"message":"Invalid Request"}}\n'
-    for text, id in (
-        ('{"jsonrpc":"2.0","id":1,"method":"long"}', b"1"),
-        ("[1,2]", b"null"),
-        (" " * 61, b"null"),
-    ):
+    for text, id in (('{"jsonrpc":"2.0","id":1,"method":"long"}', b"1"), ("[1,2]", b"null"), (" " * 61, b"null")):
         assert impl.respond(impl.decode(text, tiny), echo(impl)) == refusal % id
     assert impl.respond(impl.decode("[{}]", MCP_2025_11_25), echo(impl)) == refusal % b"null"
 

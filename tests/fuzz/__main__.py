@@ -70,12 +70,7 @@ class Fuzzer:
     """
 
     def __init__(
-        self,
-        name: str,
-        target: Target,
-        rng: random.Random,
-        directories: list[Path],
-        max_seconds: float = MAX_SECONDS,
+        self, name: str, target: Target, rng: random.Random, directories: list[Path], max_seconds: float = MAX_SECONDS
     ) -> None:
         self.name = name
         self.inputs = 0

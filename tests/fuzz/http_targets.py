@@ -278,11 +278,7 @@ def make_mcp_http(rng: random.Random) -> bytes:
     requests = []
     found = head(rng)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        fields = [
-            b"content-type: application/json",
-            b"host: localhost",
-            b"accept: application/json, text/event-stream",
-        ]
+        fields = [b"content-type: application/json", b"host: localhost", b"accept: application/json, text/event-stream"]
         if found[0] & 1:
             fields.append(b"mcp-session-id: {session}")
         body = make_client_stream(rng)[2:].split(b"\n")[0].strip()

@@ -169,11 +169,7 @@ def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, 
     if "Item" in json.dumps(document):
         assert document["components"] == {"schemas": {"Item": ITEM}}
     else:
-        assert document == {
-            "openrpc": "1.3.2",
-            "info": {"title": "T", "version": "1"},
-            "methods": document["methods"],
-        }
+        assert document == {"openrpc": "1.3.2", "info": {"title": "T", "version": "1"}, "methods": document["methods"]}
 
 
 @rows("discover", [None, {"title": "T", "version": "1"}])

@@ -219,10 +219,7 @@ PYDANTIC_PROBLEMS = [
     ({**NAME, "colour": SECRET}, [("/colour", "Input should be 'red'")]),
     ({**NAME, "pet": {"kind": SECRET}}, [("/pet", "Union tag invalid")]),
     ({**NAME, SECRET: 1}, [("", "has an unknown member")]),
-    (
-        {**NAME, "by_name": {SECRET: "x"}},
-        [("/by_name", 'is not of type "integer"')],
-    ),
+    ({**NAME, "by_name": {SECRET: "x"}}, [("/by_name", 'is not of type "integer"')]),
     ({**NAME, "e-mail": SECRET}, [("/e-mail", "Invalid value")]),
     ({**NAME, "e-mail": f"custom {SECRET}"}, [("/e-mail", "Invalid value")]),
     ({**NAME, "e-mail": f"assert {SECRET}"}, [("/e-mail", "Invalid value")]),

@@ -83,9 +83,7 @@ def verdict(access: Access, host: str | None, origin: str | None = None, is_loop
     return 0
 
 
-LOCAL = [
-    *("localhost", "LOCALHOST", "localhost:80", "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:80"),
-]
+LOCAL = [*("localhost", "LOCALHOST", "localhost:80", "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:80")]
 FOREIGN = [
     *("example.org", "localhost.example.org", "127.0.0.1.nip.io", "localhost:80:80", "localhost:", "localhost:x", ""),
     *("::1", "[::1]x", "[::1]:", "127.0.0.2", "0.0.0.0", "localhost@example.org", "localhost.", " localhost"),

@@ -205,9 +205,7 @@ stream("content-length", "headers in an unusual order", fill(b"A: b\r\n" * 50 + 
 stream("content-length", "blank lines", fill(b"\r\n"))
 stream("content-length", "a length of 2^63", fill(b"a", b"Content-Length: 9223372036854775808\r\n\r\n"))
 stream(
-    "content-length",
-    "a length within the limit",
-    lambda size: b"Content-Length: %d\r\n\r\n" % (2 * size) + b"[" * size,
+    "content-length", "a length within the limit", lambda size: b"Content-Length: %d\r\n\r\n" % (2 * size) + b"[" * size
 )
 stream("content-length", "bodies over the limit", fill(b"Content-Length: 99\r\n\r\n" + b"[" * 99), 50)
 stream("content-length", "bodies of one byte", fill(b"Content-Length: 1\r\n\r\n1"))

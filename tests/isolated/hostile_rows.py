@@ -306,11 +306,7 @@ row(
     schema({}),
 )
 row(
-    "MCP schema",
-    "a schema whose branches multiply",
-    lambda size: json.dumps(_branches(size)).encode(),
-    compiles,
-    SMALL,
+    "MCP schema", "a schema whose branches multiply", lambda size: json.dumps(_branches(size)).encode(), compiles, SMALL
 )
 row(
     "MCP schema",
@@ -355,12 +351,7 @@ row("MCP URI", "a template of five variables", fill(b"a-", b"x:"), template("x:{
 row("MCP URI", "an exploded variable", fill(b"/a", b"x:"), template("x:{/a*}"))
 row("MCP URI", "parameters of a query", fill(b"&a=1", b"x:?a=1"), template("x:{?a,b,c}"))
 row("MCP URI", "escapes", fill(b"%41", b"x:"), template("x:{+a}"))
-row(
-    "MCP URI",
-    "a URI over the limit, checked",
-    fill(b"a", b"x:"),
-    lambda data: uri_faults(data.decode())[0],
-)
+row("MCP URI", "a URI over the limit, checked", fill(b"a", b"x:"), lambda data: uri_faults(data.decode())[0])
 
 
 def mcp(stream: bytes) -> str:

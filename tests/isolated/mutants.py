@@ -53,10 +53,7 @@ PARTS: Final = {
         [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox", "reading", "room")],
         ["tests/session", "-k", "not random_events and not joined and not uvloop and not debug"],
     ),
-    "simulation": (
-        [f"jsonrpc_fast/session/{name}.py" for name in SIMULATED],
-        ["tests/simulation", "-k", "invariants"],
-    ),
+    "simulation": ([f"jsonrpc_fast/session/{name}.py" for name in SIMULATED], ["tests/simulation", "-k", "invariants"]),
     "calls": (["jsonrpc_fast/session/calls.py"], ["tests/session/test_calls.py"]),
     "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"]),
 }

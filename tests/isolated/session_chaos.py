@@ -503,12 +503,7 @@ def main() -> None:
         channels = list(CHANNELS) if options.channel == "all" else [options.channel]
         with chaos_folder() as folder:
             running = chaos(
-                channels,
-                options.seconds,
-                options.round_seconds,
-                options.seed,
-                folder,
-                together=options.together,
+                channels, options.seconds, options.round_seconds, options.seed, folder, together=options.together
             )
             totals = asyncio.run(running)
     print(f"{options.loop}: {dict(sorted(totals.items()))}, nothing wrong, nothing left")

@@ -146,12 +146,7 @@ def child_killed(messages: int, every: int) -> int:
     return 1
 
 
-CHILDREN = {
-    "both": child_both_ways,
-    "echo": child_echo,
-    "slow-writer": child_slow_writer,
-    "killed": child_killed,
-}
+CHILDREN = {"both": child_both_ways, "echo": child_echo, "slow-writer": child_slow_writer, "killed": child_killed}
 
 
 def child(name: str, messages: int, every: int = 0, **environment: str) -> StdioClient:

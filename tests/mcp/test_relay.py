@@ -79,10 +79,7 @@ async def test_payloads_are_passed_verbatim(left: End, right: End, faults: list[
     ]
     await right.send(b'{"jsonrpc":"2.0","result":%b,"id":1}' % PAYLOAD)
     await right.send(b'{"jsonrpc":"2.0","method":"n"}')
-    assert left.received() == [
-        b'{"jsonrpc":"2.0","id":1,"result":%b}' % PAYLOAD,
-        b'{"jsonrpc":"2.0","method":"n"}',
-    ]
+    assert left.received() == [b'{"jsonrpc":"2.0","id":1,"result":%b}' % PAYLOAD, b'{"jsonrpc":"2.0","method":"n"}']
 
 
 ERRORS = [
@@ -490,11 +487,7 @@ async def test_a_relay_starts_once_and_closes_what_it_started() -> None:
 
 async def test_payloads_are_encoded_again_without_raw() -> None:
     (outer_left, left), (outer_right, right) = memory_pair(), memory_pair()
-    async with (
-        Relay(left, right),
-        Session(outer_right, {"add": lambda a, b: a + b}),
-        Session(outer_left) as session,
-    ):
+    async with Relay(left, right), Session(outer_right, {"add": lambda a, b: a + b}), Session(outer_left) as session:
         assert await session.call("add", [1, 2.5]) == 3.5
         deep = b"[" * 300 + b"]" * 300
         outer_left.send(b'{"jsonrpc":"2.0","method":"n","params":%b}' % deep)

@@ -237,15 +237,9 @@ def test_ranges() -> None:
         (lambda: UnixServer(serve, b"path"), "path must be a str or a PathLike, not bytes"),  # type: ignore[arg-type]
         (lambda: UnixClient(""), "path must not be empty"),
         (lambda: UnixClient("a\0b"), "path must not contain a NUL after its first character"),
-        (
-            lambda: Session(transport(), heartbeat_seconds=0),
-            f"heartbeat_seconds {positive}",
-        ),
+        (lambda: Session(transport(), heartbeat_seconds=0), f"heartbeat_seconds {positive}"),
         *[
-            (
-                partial(server, "n", "1", state_seconds=wrong),
-                f"state_seconds {positive}",
-            )
+            (partial(server, "n", "1", state_seconds=wrong), f"state_seconds {positive}")
             for wrong in (-1, 0, float("inf"), float("nan"), 10**400)
         ],
         *[

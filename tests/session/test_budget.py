@@ -13,10 +13,7 @@ def test_a_burst_and_then_so_many_per_second() -> None:
     budget = ResponseBudget(per_second=2.0, burst=3)
     times = (0, 0, 0, 0, 0.4, 0.5, 0.5, 1.5, 1.5, 1.5, 100, 100, 100, 100)
     taken = [budget.take(now) for now in times]
-    assert taken == [
-        *(True, True, True, False, False, True, False, True, True, False),
-        *(True, True, True, False),
-    ]
+    assert taken == [*(True, True, True, False, False, True, False, True, True, False), *(True, True, True, False)]
 
 
 def test_a_clock_that_goes_back_gives_nothing() -> None:

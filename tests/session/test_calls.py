@@ -39,9 +39,7 @@ class CallsMachine(RuleBasedStateMachine):
         names = itertools.count(1)
         self.max_tombstones = 3
         self.tracked = new_calls(
-            id_factory=(lambda: f"c{next(names)}") if strings else None,
-            max_calls=6,
-            max_tombstones=self.max_tombstones,
+            id_factory=(lambda: f"c{next(names)}") if strings else None, max_calls=6, max_tombstones=self.max_tombstones
         )
         self.now = 100.0
         self.in_flight: dict[int | str, Call] = {}

@@ -286,10 +286,7 @@ def test_the_calls_of_a_batch_settle_one_by_one() -> None:
     )
     first, nothing, second = calls
     assert nothing is None
-    assert receive(end, b'[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]') == [
-        second,
-        first,
-    ]
+    assert receive(end, b'[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]') == [second, first]
     assert end.calls.next_deadline() == inf
 
 

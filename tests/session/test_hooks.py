@@ -133,14 +133,7 @@ async def test_each_request_has_its_own_context() -> None:
     async with sessions(handlers, hooks=Hooks()) as (client, _):
         await client.call("sync")
         await client.call("async")
-    assert seen == [
-        ("started", 0),
-        ("handler", 1),
-        ("served", 1),
-        ("started", 0),
-        ("handler", 2),
-        ("served", 2),
-    ]
+    assert seen == [("started", 0), ("handler", 1), ("served", 1), ("started", 0), ("handler", 2), ("served", 2)]
 
 
 @rows("error", [KeyError, asyncio.CancelledError])
@@ -155,10 +148,7 @@ async def test_hooks_that_fail_change_nothing(error: type[BaseException], caplog
     with caplog.at_level(logging.ERROR, "jsonrpc_fast.session"):
         async with sessions(
             {"refuse": refuse, "two": lambda: 2}, hooks=Broken(), client_options={"hooks": Broken()}
-        ) as (
-            client,
-            _,
-        ):
+        ) as (client, _):
             assert await client.call("two") == 2
             with pytest.raises(RpcError):
                 await client.call("refuse")

@@ -111,11 +111,7 @@ async def test_a_handler_whose_task_is_cancelled_is_answered(is_begun: bool, cap
         while not received:
             await asyncio.sleep(0)
     await ours.close()
-    assert received[0].to_dict() == {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "error": {"code": -32603, "message": "Internal error"},
-    }
+    assert received[0].to_dict() == {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "Internal error"}}
     assert served == [(1, Outcome.CANCELLED, None)]
     assert caplog.records == []
 

@@ -932,11 +932,7 @@ async def test_a_session_may_register_in_on_connect_each_time() -> None:
 async def test_whatever_on_connect_raises_is_reported_and_logged_if_it_ends_the_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    errors: list[BaseException] = [
-        RpcError(-32009, "Server busy"),
-        OSError("no route"),
-        asyncio.CancelledError(),
-    ]
+    errors: list[BaseException] = [RpcError(-32009, "Server busy"), OSError("no route"), asyncio.CancelledError()]
 
     async def fail(_: Session) -> None:
         raise errors[len(faults.seen)]

@@ -232,10 +232,7 @@ async def test_a_handler_that_raises_cancelled_error_has_failed(is_async: bool) 
     def handler() -> None:
         raise asyncio.CancelledError
 
-    async with sessions({"m": (lambda: asynchronous(handler)) if is_async else handler}, hooks=Faults()) as (
-        client,
-        _,
-    ):
+    async with sessions({"m": (lambda: asynchronous(handler)) if is_async else handler}, hooks=Faults()) as (client, _):
         with pytest.raises(RpcError, match="Internal error"):
             await client.call("m")
 
@@ -266,10 +263,7 @@ async def test_the_exception_of_a_handler_is_logged(kind: str, caplog: pytest.Lo
         assert messages == ["the handler of 'fail' failed, id 'number 7'"]
         assert "EncodeError: " in caplog.text
     else:
-        assert messages == [
-            "the handler of 'fail' failed, id 'number 7'",
-            "the handler of 'fail' failed, id None",
-        ]
+        assert messages == ["the handler of 'fail' failed, id 'number 7'", "the handler of 'fail' failed, id None"]
         assert 'raise KeyError("the key")' in caplog.text
         assert "KeyError: 'the key'" in caplog.text
     assert "ParseError: " in caplog.text
@@ -328,10 +322,7 @@ async def test_a_wrapped_async_handler() -> None:
     def future(value: int) -> asyncio.Future[int]:
         return asyncio.ensure_future(work(value))
 
-    async with sessions({"wrapped": lambda value: work(value), "object": Callable(), "future": future}) as (
-        client,
-        _,
-    ):
+    async with sessions({"wrapped": lambda value: work(value), "object": Callable(), "future": future}) as (client, _):
         assert [await client.call(method, [7]) for method in ("wrapped", "object", "future")] == [7, 7, 7]
 
 

@@ -203,10 +203,7 @@ async def test_a_handler_that_waits_for_the_peer_of_another_session_holds_no_slo
     async with sessions({"up": up}, {"down": down}, {"max_handlers": 1}, max_handlers=1) as (one, _):
         upstream = one
         handlers = {"forward": forward}
-        async with sessions(handlers, {"down": client_down}, {"max_handlers": 1}, max_handlers=1) as (
-            client,
-            gateway,
-        ):
+        async with sessions(handlers, {"down": client_down}, {"max_handlers": 1}, max_handlers=1) as (client, gateway):
             assert await client.call("forward", [5]) == 5
 
 
@@ -244,11 +241,7 @@ async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped(
         return value
 
     async with session_and_wire(
-        {"work": work, "ping": lambda: "pong"},
-        max_handlers=2,
-        max_inbox=3,
-        hooks=faults,
-        convention=LspConvention(),
+        {"work": work, "ping": lambda: "pong"}, max_handlers=2, max_inbox=3, hooks=faults, convention=LspConvention()
     ) as (session, wire):
         call = asyncio.create_task(session.call("m"))
         await wire.next()

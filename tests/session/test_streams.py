@@ -157,10 +157,7 @@ async def test_a_generator_is_called_without_tokens_that_it_does_not_take(
             await client.call("numbers", {"upto": 2, "other": 1})
 
 
-@rows(
-    ("convention", "message"),
-    [(LspConvention(), "int NoneType"), (McpConvention(), "NoneType dict")],
-)
+@rows(("convention", "message"), [(LspConvention(), "int NoneType"), (McpConvention(), "NoneType dict")])
 async def test_a_generator_may_take_the_token(convention: Convention, message: str) -> None:
     options: Any = {"convention": convention}
     async with sessions({"seen": seen}, client_options=options, **options) as (client, _):

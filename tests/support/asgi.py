@@ -37,10 +37,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        body: bytes | Iterable[bytes | None] = b"",
-        headers: Iterable[tuple[bytes, bytes]] = (JSON,),
-        **scope: Any,
+        self, body: bytes | Iterable[bytes | None] = b"", headers: Iterable[tuple[bytes, bytes]] = (JSON,), **scope: Any
     ) -> None:
         found = list(headers)
         self.gone = asyncio.Event()

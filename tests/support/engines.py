@@ -70,13 +70,7 @@ class End:
         self.is_reading = True
         self.is_idle = False
         self._decoder = decoder or Decoder()
-        self.engine: Engine = Engine(
-            self,
-            handlers or AnyMethod(),
-            clock=lambda: self.now,
-            hooks=self,
-            **options,
-        )
+        self.engine: Engine = Engine(self, handlers or AnyMethod(), clock=lambda: self.now, hooks=self, **options)
         self.calls = self.engine.calls
         self.serving = self.engine.requests.serving
 

@@ -24,10 +24,7 @@ from .clock import VirtualLoop
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS: Final = ("asyncio", "uvloop", "debug", "eager")
-FIXTURES: Final = {
-    "loop": ("asyncio", "uvloop"),
-    "each_loop": LOOPS,
-}
+FIXTURES: Final = {"loop": ("asyncio", "uvloop"), "each_loop": LOOPS}
 """The fixtures and their loops."""
 
 current = "asyncio"

@@ -53,10 +53,7 @@ def test_a_conversation() -> None:
 
 def test_errors_and_batches() -> None:
     replay = Replay(
-        [
-            *client([Request(1, "a"), Request(2, "a")]),
-            *server([Response(1, error=Error(5, "no")), Response(2, "two")]),
-        ]
+        [*client([Request(1, "a"), Request(2, "a")]), *server([Response(1, error=Error(5, "no")), Response(2, "two")])]
     )
     assert replay.received(Request(8, "a")) == [Response(8, error=Error(5, "no"))]
     assert replay.received(Request(9, "a")) == [Response(9, "two")]

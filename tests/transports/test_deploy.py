@@ -26,9 +26,7 @@ from ..support.places import PACKAGE, ROOT
 from ..support.transports import inheriting
 from ..support.waiting import eventually, free_port
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="the workers inherit their socket"),
-]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="the workers inherit their socket")]
 
 PAGE = ROOT / "docs" / "deploy" / "sessions.md"
 

@@ -41,10 +41,7 @@ async def lost(call: Any) -> float:
     return asyncio.get_running_loop().time()
 
 
-@rows(
-    "convention, method",
-    [(None, "rpc.ping"), (LspConvention(), "$/ping"), (McpConvention(), "ping")],
-)
+@rows("convention, method", [(None, "rpc.ping"), (LspConvention(), "$/ping"), (McpConvention(), "ping")])
 @pytest.mark.virtual_time
 async def test_a_silent_peer_is_pinged_and_any_answer_will_do(convention: Convention | None, method: str) -> None:
     async with session_and_wire(heartbeat_seconds=SECONDS, convention=convention) as (session, wire):

@@ -401,11 +401,7 @@ async def test_a_restart_that_fails_can_be_tried_again(tmp_path: Path) -> None:
         await client.ping()
 
 
-@rows(
-    "value",
-    ["Bearer {}\n", "{}\r\nx: y", " {}", "{} ", "{}\0", "{}\u00fc", "{}\ud800", "{}\u20ac"],
-    ids=ascii,
-)
+@rows("value", ["Bearer {}\n", "{}\r\nx: y", " {}", "{} ", "{}\0", "{}\u00fc", "{}\ud800", "{}\u20ac"], ids=ascii)
 def test_a_header_that_http_does_not_allow_is_refused_where_it_is_given_and_not_shown(value: str) -> None:
     text = r"^the header Authorization must be one line of ASCII characters, without blanks around it$"
     with pytest.raises(ValueError, match=text):

@@ -174,11 +174,7 @@ async def test_handlers_of_notifications() -> None:
         script.write({"method": "notifications/prompts/list_changed"})
         script.write({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
         await settle()
-        assert received == [
-            ("changed", {}),
-            ("notifications/prompts/list_changed", {}),
-            ("updated", {"uri": "a:b"}),
-        ]
+        assert received == [("changed", {}), ("notifications/prompts/list_changed", {}), ("updated", {"uri": "a:b"})]
         assert [repr(fault) for fault in hooks.seen] == ["KeyError('of its own')"]
         # A handler of notifications serves no requests, and a handler of requests gets no notifications.
         assert (await script.ask("notifications/tools/list_changed"))["error"]["code"] == -32601

@@ -83,11 +83,7 @@ async def test_the_headers_of_2026_07_28() -> None:
             await client.call("tools/list")
         assert [shown(request) for request in server.requests] == [
             {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover"},
-            {
-                "mcp-protocol-version": "2026-07-28",
-                "mcp-method": "tools/call",
-                "mcp-name": "=?base64?Z3LDtsOfZQ==?=",
-            },
+            {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "=?base64?Z3LDtsOfZQ==?="},
             {"mcp-protocol-version": "2026-07-28", "mcp-method": "resources/read", "mcp-name": "file:///a b"},
             {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"},
         ]

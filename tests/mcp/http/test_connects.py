@@ -15,10 +15,7 @@ from ...support.mcp_http import Gate
 from ...support.tables import rows
 from ...support.waiting import eventually
 
-pytestmark = [
-    pytest.mark.time_limit(80),
-    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
-]
+pytestmark = [pytest.mark.time_limit(80), pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

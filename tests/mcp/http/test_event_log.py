@@ -18,9 +18,7 @@ from ...support.mcp_http import Gate, begin, call, client_of, events_of, message
 from ...support.tables import rows
 from ...support.waiting import eventually
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")]
 
 
 class Store(MemoryEventStore):

@@ -464,10 +464,7 @@ async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -
     lines: list[str] = []
     server = ProgramServer([sys.executable, "-c", SILENT], stderr=lines.append)
     endpoint = McpEndpoint(server)
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     headers = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "ping"}
     async with serving(endpoint) as url, httpx.AsyncClient(headers=headers, timeout=30) as client:
         sent = asyncio.create_task(client.post(f"{url}/mcp", json=request(1, "ping", _meta=meta)))

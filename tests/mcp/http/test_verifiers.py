@@ -96,10 +96,7 @@ class Issuer:
         return JwtVerifier(**given)
 
 
-@rows(
-    ("name", "algorithm"),
-    [("ec", "ES256"), ("ed", "EdDSA"), ("rsa", "RS256"), ("rsa", "PS512")],
-)
+@rows(("name", "algorithm"), [("ec", "ES256"), ("ed", "EdDSA"), ("rsa", "RS256"), ("rsa", "PS512")])
 async def test_a_valid_token_has_its_claims(name: str, algorithm: str) -> None:
     verify = Issuer(public(name, algorithm), public("other")).verifier()
     claims = await verify(token(name, algorithm, name))

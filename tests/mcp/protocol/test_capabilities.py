@@ -85,11 +85,7 @@ FULL: dict[str, Any] = {
     "roots": {"listChanged": True},
     "sampling": {"context": {}, "tools": {"more": 1}},
     "elicitation": {"form": {}, "url": {}},
-    "tasks": {
-        "list": {},
-        "cancel": {},
-        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
-    },
+    "tasks": {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
     "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
 }
 

@@ -53,21 +53,13 @@ INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"
         (PETS, {"kind": "SECRET"}, ['/x/kind: is not one of "cat", "dog", "wolf"']),
         (PETS, {"lives": 1}, ['/x/kind: is required, one of "cat", "dog", "wolf"']),
         ([CAT, DOG], {"kind": "cat"}, ["/x/lives: is required"]),
-        (
-            [{"anyOf": PETS}, STRING],
-            {"kind": "dog", "bark": {"SECRET": 1}},
-            ['/x/bark: is not of type "string"'],
-        ),
+        ([{"anyOf": PETS}, STRING], {"kind": "dog", "bark": {"SECRET": 1}}, ['/x/bark: is not of type "string"']),
         (
             [{"properties": {"a~/b": {"const": 1}}}, {"properties": {"a~/b": {"const": 2**70}}}],
             {"a~/b": "SECRET"},
             ["/x/a~0~1b: is not one of 1, 1180591620717411303424"],
         ),
-        (
-            [{"type": "string", "required": ["a"]}, {"type": "integer", "required": ["a"]}],
-            {},
-            ["/x/a: is required"],
-        ),
+        ([{"type": "string", "required": ["a"]}, {"type": "integer", "required": ["a"]}], {}, ["/x/a: is required"]),
         (
             [{"properties": {"a": INTEGER}}, {"$ref": "#/$defs/none/0"}],
             {"a": "SECRET"},

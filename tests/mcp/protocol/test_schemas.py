@@ -57,11 +57,7 @@ def test_every_fault_is_named() -> None:
     }
     faults = Schema(PERSON).faults(value)
     assert sorted(faults) == [
-        (
-            "",
-            "additionalProperties",
-            'has an unknown member; known are "name", "age", "tags", "home", "a~/b", "pet"',
-        ),
+        ("", "additionalProperties", 'has an unknown member; known are "name", "age", "tags", "home", "a~/b", "pet"'),
         ("/age", "required", "is required"),
         ("/a~0~1b", "const", "1 was expected"),
         ("/home", "format", 'is not a "uri"'),

@@ -38,12 +38,7 @@ def test_references_become_definitions() -> None:
                     "properties": {"$ref": {"type": "string"}, "left": {"$ref": "#/components/schemas/Tree"}},
                 },
                 "a/b": {"type": "string", "nullable": True},
-                "Size": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "exclusiveMinimum": True,
-                    "default": {"$ref": "none"},
-                },
+                "Size": {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "default": {"$ref": "none"}},
             },
             "other": {"Tree": {"enum": ["a"], "nullable": True}},
         }
@@ -155,10 +150,7 @@ async def unused(method: str, params: Any) -> Any:
         ([{"name": "a"}, {"name": "a"}], "method 'a': a is already registered"),
         ([{"name": "a b"}, {"name": "a_b"}], "already registered"),
         ([{"name": "a", "params": [{"name": "x"}, {"name": "x"}]}], "a unique name"),
-        (
-            [{"name": "a", "params": [{"name": "x", "schema": {"type": "strin"}}]}],
-            "'a': .*cannot be used",
-        ),
+        ([{"name": "a", "params": [{"name": "x", "schema": {"type": "strin"}}]}], "'a': .*cannot be used"),
         ([{"name": "a", "params": [{"$ref": "#/none"}]}], "the target of a reference does not exist"),
     ],
 )

@@ -239,11 +239,7 @@ async def test_requests_are_checked_even_if_the_transport_accepts_all() -> None:
     ],
 )
 async def test_messages_are_checked_again_only_if_the_transport_is_looser(
-    profile: Profile | None,
-    limits: Limits | None,
-    times: int,
-    version: str,
-    monkeypatch: pytest.MonkeyPatch,
+    profile: Profile | None, limits: Limits | None, times: int, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = sample()
     checked: list[Any] = []

@@ -248,11 +248,7 @@ async def test_completion() -> None:
 
         prompt = {"type": "ref/prompt", "name": "review"}
         template = {"type": "ref/resource", "uri": "notes://{name}/{number}"}
-        assert await complete(prompt, "language", "p") == {
-            "values": ["Python", "Prolog"],
-            "total": 2,
-            "hasMore": False,
-        }
+        assert await complete(prompt, "language", "p") == {"values": ["Python", "Prolog"], "total": 2, "hasMore": False}
         assert (await complete(prompt, "code", "p"))["values"] == []
         found = await complete(template, "name", "n", context={"arguments": {"kind": "!"}})
         assert (found["values"][:2], len(found["values"])) == (["n0!", "n1!"], 100)
@@ -414,10 +410,7 @@ async def test_arguments_that_are_json_texts() -> None:
         assert await call(words='["a"]', options=' {"b": 1}', text="[c") == "['a'] {'b': 1} [c"
         for words in ("[1]", "[", '"a"', "a"):
             text = await call(words=words, options="{}", text="c")
-            assert sorted(text.splitlines()) == [
-                '/words: is not of type "array"',
-                "Invalid arguments for tool join:",
-            ]
+            assert sorted(text.splitlines()) == ['/words: is not of type "array"', "Invalid arguments for tool join:"]
 
 
 @dataclass

@@ -162,8 +162,7 @@ def measure() -> Works:
         line = json.dumps({"jsonrpc": "2.0", "id": 1, **members}, separators=(",", ":")).encode()
         message = read(line).message
         found[_name("decode", size)] = interleaved(
-            lambda line=line: read(line),
-            lambda line=line: adapter.to_session_message(decode(line, adapter.PROFILE)),
+            lambda line=line: read(line), lambda line=line: adapter.to_session_message(decode(line, adapter.PROFILE))
         )
         root = message.root if is_old else message
         found[_name("encode", size)] = interleaved(

@@ -402,9 +402,7 @@ def test_prompt_with_arguments(
 
 
 @server.prompt(title="Prompt With Embedded Resource")
-def test_prompt_with_embedded_resource(
-    resourceUri: Annotated[str, "URI of the resource to embed"],
-) -> list[Any]:
+def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "URI of the resource to embed"]) -> list[Any]:
     """Return a prompt with a resource."""
     resource = embedded(resourceUri, "text/plain", "Embedded resource content for testing.")
     return [{"role": "user", "content": resource}, "Please process the embedded resource above."]

@@ -47,7 +47,7 @@ Side = Literal["server", "client"]
 UNFIT: Final[dict[tuple[Side, str], str]] = {
     ("client", "auth/2025-03-26-oauth-metadata-backcompat"): (
         "the issuer in the metadata is not the one requested (RFC 8414, section 3.3), so the SDK's provider stops"
-    ),
+    )
 }
 """Scenarios that do not pass, and why."""
 

@@ -142,10 +142,7 @@ async def test_what_sessions_keep_counts_in_their_inboxes_and_handlers(max_handl
         await opened[-1].start()
         await opened[-1].wait_closed()
 
-    async with (
-        serving(serve, max_buffered_bytes=1_000_000) as server,
-        Session(TcpClient(*server.address[:2])) as small,
-    ):
+    async with serving(serve, max_buffered_bytes=1_000_000) as server, Session(TcpClient(*server.address[:2])) as small:
         waiting = asyncio.ensure_future(small.call("work", ["x" * 100_000]))
         async with Session(TcpClient(*server.address[:2])) as large:
             calls = [asyncio.ensure_future(large.call("work", ["x" * 100_000])) for _ in range(20)]

@@ -163,9 +163,7 @@ async def test_writing_to_a_connection_that_was_reset_is_not_logged(caplog: pyte
 
 
 @rows("cause", [asyncio.CancelledError, GeneratorExit])
-async def test_a_base_exception_of_a_callback_does_not_break_the_connection(
-    cause: type[BaseException],
-) -> None:
+async def test_a_base_exception_of_a_callback_does_not_break_the_connection(cause: type[BaseException]) -> None:
     contexts: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
     methods: list[str] = []

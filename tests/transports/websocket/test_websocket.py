@@ -234,15 +234,7 @@ async def test_a_fragment_that_is_not_utf8_is_refused_before_the_last_one() -> N
             assert "😀".encode() in await reader.readuntil(b"}")
 
 
-@rows(
-    "data",
-    [
-        frame(0x81, b"{}"),
-        frame(0x81, b'"\xff"'),
-        frame(0x83, b""),
-        frame(0x88, b"\x03\xe8"),
-    ],
-)
+@rows("data", [frame(0x81, b"{}"), frame(0x81, b'"\xff"'), frame(0x83, b""), frame(0x88, b"\x03\xe8")])
 async def test_a_peer_that_goes_on_after_its_fault_or_close_is_cut_off(data: bytes) -> None:
     async with serving(max_faults=0) as server:
         async with raw_client(server) as (reader, writer):

@@ -244,10 +244,7 @@ def test_discover(corpora: Path) -> None:
             "io.modelcontextprotocol/clientCapabilities: /sampling must be an object",
         ),
         ({"clientInfo": {"name": "SECRET"}}, "io.modelcontextprotocol/clientInfo: /version is missing"),
-        (
-            {"logLevel": "SECRET"},
-            f"io.modelcontextprotocol/logLevel: level must be one of {', '.join(LOG_LEVELS)}",
-        ),
+        ({"logLevel": "SECRET"}, f"io.modelcontextprotocol/logLevel: level must be one of {', '.join(LOG_LEVELS)}"),
     ],
 )
 def test_invalid_meta(meta: Any, message: str) -> None:
@@ -280,11 +277,7 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
     discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
     assert isinstance(discovered, dict)
     assert discovered["supportedVersions"] == supported
-    whole = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "error": {"code": error.code, "message": error.message, "data": error.data},
-    }
+    whole = {"jsonrpc": "2.0", "id": 1, "error": {"code": error.code, "message": error.message, "data": error.data}}
     schema_of(corpora, "2026-07-28", "UnsupportedProtocolVersionError").validate(whole)
 
 
@@ -292,10 +285,7 @@ def test_a_server_with_modern_versions_only() -> None:
     handshake = server(versions=MODERN_VERSIONS)
     with pytest.raises(RpcError) as caught:
         ask(handshake, "initialize", INITIALIZE)
-    assert (caught.value.code, caught.value.data) == (
-        -32022,
-        {"supported": ["2026-07-28"], "requested": "2025-06-18"},
-    )
+    assert (caught.value.code, caught.value.data) == (-32022, {"supported": ["2026-07-28"], "requested": "2025-06-18"})
     assert error_of(handshake, "prompts/list")[0] == -32602
     assert isinstance(ask(handshake, "prompts/list", {"_meta": META}), RequestRules)
 

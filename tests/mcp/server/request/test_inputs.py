@@ -576,11 +576,7 @@ async def test_the_python_sdk(mode: str) -> None:
         return types.ListRootsResult(roots=[types.Root(uri="file:///a")])
 
     server = stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=dict(os.environ)))
-    callbacks: Any = {
-        "elicitation_callback": elicit,
-        "sampling_callback": sample,
-        "list_roots_callback": list_roots,
-    }
+    callbacks: Any = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": list_roots}
     async with Client(server, mode=mode, **callbacks) as client:
         assert (await client.call_tool("introduce")).content[0].text == "Hello! file:///a"
         assert asked[0] == "Who?"

@@ -308,10 +308,7 @@ async def test_the_known_members_of_a_whole_result_are_checked() -> None:
     server.tool("own")(lambda: WholeResult({"content": ["x"], "more": {1}}))
 
     async with converse(server, "2025-11-25") as client:
-        for method, params in (
-            ("tools/call", {"name": "t"}),
-            ("prompts/get", {"name": "p"}),
-        ):
+        for method, params in (("tools/call", {"name": "t"}), ("prompts/get", {"name": "p"})):
             assert await client.error(method, params) == (-32603, "Internal error", None)
         [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
         assert contents == {"uri": "a:b", "mimeType": "application/json", "text": '{"text":""}'}

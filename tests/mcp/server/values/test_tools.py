@@ -92,10 +92,7 @@ def test_faults_of_arguments(corpora: Path) -> None:
     result = add.refusal(add.read_arguments({"a": "SECRET"})[1])
     assert result == {
         "content": [
-            {
-                "type": "text",
-                "text": 'Invalid arguments for tool add:\n/b: is required\n/a: is not of type "integer"',
-            }
+            {"type": "text", "text": 'Invalid arguments for tool add:\n/b: is required\n/a: is not of type "integer"'}
         ],
         "isError": True,
     }
