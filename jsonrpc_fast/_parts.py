@@ -11,25 +11,30 @@ from ._typing import Self
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 
-class TaskPart(asyncio.Future[None]):
+class TaskPart:
     """A context manager that can be cancelled without the rest of the running task, like `asyncio.timeout`.
 
     Its own cancellation ends with the block. A cancellation of the whole task is passed on, on versions of Python whose
-    tasks count cancellations. The future is done when the block has ended.
+    tasks count cancellations.
+
+    Args:
+        task: The running task; None: it is looked up.
 
     Attributes:
-        task: The task.
+        task: The running task.
     """
 
-    def __init__(self) -> None:
-        task: Any = asyncio.current_task()
-        super().__init__(loop=task.get_loop())
-        self.task: Any = task
-        self._cancellations = 0
+    task: Any
+    _cancellations = 0
+    _has_ended = False
+
+    def __init__(self, task: Any = None) -> None:
+        self.task = task = asyncio.current_task() if task is None else task
         self._before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
 
     def cancel(self, msg: Any = None) -> bool:
-        if self.done():
+        """Cancel the block. Return False, and do nothing, if it has ended."""
+        if self._has_ended:
             return False
         self._cancellations += 1
         cancelled: bool = self.task.cancel()
@@ -49,9 +54,23 @@ class TaskPart(asyncio.Future[None]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        self.set_result(None)
+        self._has_ended = True
+        if not self._cancellations:
+            return False
         if _COUNTS_CANCELLATIONS:
             # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
             for _ in range(self._cancellations):
                 self.task.uncancel()
-        return self.is_cancelled and isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
+        return isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
+
+
+class FuturePart(TaskPart, asyncio.Future[None]):
+    """A part that is also a future, which is done when the block has ended."""
+
+    def __init__(self) -> None:
+        TaskPart.__init__(self)
+        asyncio.Future.__init__(self, loop=self.task.get_loop())
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self.set_result(None)
+        return super().__exit__(kind, error, traceback)

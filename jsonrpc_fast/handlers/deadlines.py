@@ -35,45 +35,42 @@ class DeadlineHandler(OuterHandler):
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the function; otherwise like `Handler.invoke`."""
         result = self._inner.invoke(params, context)
-        return TimedAwaitable(result, self._seconds) if is_awaitable(result) else result
+        return timed(result, self._seconds) if is_awaitable(result) else result
 
 
 def _deadline_exceeded() -> Exception:
     return RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
 
 
-class TimedAwaitable(OuterCoroutine[Any]):
-    """Awaits `work` with a time limit.
+def timed(
+    work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
+) -> OuterCoroutine[Any]:
+    """Return a coroutine that awaits `work` for some seconds.
 
     Args:
         work: The awaitable.
         seconds: The time limit.
         late_error: Makes the exception to raise after that time.
     """
-
-    __slots__ = ()
-
-    def __init__(
-        self, work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
-    ) -> None:
-        try:
-            # The time runs from the call, so a handler that waits for a slot uses it up.
-            deadline = asyncio.get_running_loop().time() + seconds
-        except RuntimeError:
-            deadline = None
-        super().__init__(work, _run(work, deadline, late_error))
+    try:
+        # The time runs from the call, so a handler that waits for a slot uses it up.
+        deadline = asyncio.get_running_loop().time() + seconds
+    except RuntimeError:
+        deadline = None
+    return OuterCoroutine(work, _run(work, deadline, late_error))
 
 
 async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
     # Without a loop, or on a loop other than asyncio's, there is no timer.
-    if deadline is None or asyncio.current_task() is None:
+    task = None if deadline is None else asyncio.current_task()
+    if deadline is None or task is None:
         discard(work)
         raise StateError("the timeout of a handler needs asyncio: use the timeouts of this event loop")
     loop = asyncio.get_running_loop()
     if loop.time() >= deadline:
         discard(work)
         raise late_error()
-    part = TaskPart()
+    part = TaskPart(task)
     # Not in the context of the request: asyncio keeps a cancelled timer until its time comes, and its context with it.
     timer = loop.call_at(deadline, part.cancel, context=Context())
     try:

@@ -201,14 +201,14 @@ class Dispatch:
 
     async def _run_in_time(self, item: Any, context: Any, peer: Any, timeout: float) -> bytes:
         """Serve one message in the current task, with a deadline."""
-        from .deadlines import TimedAwaitable  # imports asyncio
+        from .deadlines import timed  # imports asyncio
 
         if not timeout:
             return self._refuse_late(item, self._delimited)
         response = self._begin(item, self._delimited, context, peer)
         if isinstance(response, bytes):
             return response
-        return await self._finish(item, TimedAwaitable(response, timeout), self._delimited)
+        return await self._finish(item, timed(response, timeout), self._delimited)
 
     async def _run_tasks(
         self, asyncio: Any, batch: list[Any], context: Any, peer: Any, timeout: float | None, max_handlers: int

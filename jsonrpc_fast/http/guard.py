@@ -59,7 +59,7 @@ class Cancellable(Generic[Result]):
 
     def __await__(self) -> Generator[Any, Any, Result | None]:
         part = self._part
-        loop = part.get_loop()
+        loop = part.task.get_loop()
         timer = result = None
         if self.receive is not None:
             # Most requests end sooner, and do not pay for the watching task.
@@ -83,7 +83,7 @@ class Cancellable(Generic[Result]):
         return result
 
     def _watch(self, receive: Receive) -> None:
-        self._watcher = self._part.get_loop().create_task(self._await_disconnect(receive))
+        self._watcher = self._part.task.get_loop().create_task(self._await_disconnect(receive))
 
     async def _await_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

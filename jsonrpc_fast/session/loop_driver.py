@@ -21,7 +21,7 @@ from math import inf
 from types import CoroutineType
 from typing import Any, Final
 
-from .._parts import TaskPart
+from .._parts import FuturePart
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.awaiting import OuterCoroutine, resume
@@ -176,7 +176,7 @@ class LoopDriver(Driver):
         """
         token = current_run.set(run)
         try:
-            with TaskPart() as part:
+            with FuturePart() as part:
                 run.task = part
                 await ServedCoroutine(self.engine.inbox, _resumed(run.work, run.waiting), run)
         finally:

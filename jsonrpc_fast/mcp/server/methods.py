@@ -29,7 +29,7 @@ from ...codec._backend import dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ...handlers import CallNext, is_awaitable
-from ...handlers.deadlines import TimedAwaitable
+from ...handlers.deadlines import timed
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
@@ -342,7 +342,7 @@ class Methods:
             return _failure(tool, id, error)
         if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
             if tool.timeout is not None:
-                value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
+                value = timed(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, id, revision, complete)
         return _tool_result(tool, value, revision)
 
