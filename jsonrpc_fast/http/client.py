@@ -117,9 +117,12 @@ class _BaseClient(ExchangeClient, Generic[C]):
         except InvalidResponse as error:
             raise ReadResponse(response.status_code, response.headers, b"").fault(str(error)) from None
 
-    def _check_size(self, size: int) -> None:
-        if size > self._max_response_bytes:
-            raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
+    def _collect(self, pieces: Iterable[bytes], received: bytearray) -> None:
+        """Add pieces to what was received, within its maximum size."""
+        for piece in pieces:
+            received += piece
+            if len(received) > self._max_response_bytes:
+                raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
@@ -246,9 +249,7 @@ class HttpClient(_BaseClient[SyncClient]):
                 for chunk in received_chunks(response):
                     if end is not None and time.monotonic() > end:
                         raise CallTimeout("no response arrived in time")
-                    for piece in inflater.feed(chunk):
-                        received += piece
-                        self._check_size(len(received))
+                    self._collect(inflater.feed(chunk), received)
                 inflater.finish()
         except self._errors as error:
             raise translated(error, self._library) from error
@@ -318,9 +319,7 @@ class AsyncHttpClient(_BaseClient[AsyncClient]):
                 async with self._client.stream(**options) as response:
                     inflater = self._inflater(response)
                     async for chunk in received_chunks_async(response):
-                        for piece in inflater.feed(chunk):
-                            received += piece
-                            self._check_size(len(received))
+                        self._collect(inflater.feed(chunk), received)
                     inflater.finish()
         except self._errors as error:
             raise translated(error, self._library) from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypedDict
+from dataclasses import fields
+from typing import Any, Final, TypedDict, cast
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from .._typing import Unpack
@@ -13,7 +14,7 @@ from ..hooks import Hooks
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
-from .room import SessionGroup
+from .room import Bounds, SessionGroup
 
 
 class SessionOptions(TypedDict, total=False):
@@ -66,7 +67,7 @@ class SessionOptions(TypedDict, total=False):
     end_seconds: float | Unset | None
 
 
-_DEFAULTS: Final[SessionOptions] = {
+_DEFAULTS: Final[dict[str, Any]] = {
     "timeout": TIMEOUT_SECONDS,
     "convention": None,
     "hooks": None,
@@ -76,14 +77,10 @@ _DEFAULTS: Final[SessionOptions] = {
     "default": None,
     "context": None,
     "max_calls": 4096,
-    "max_handlers": 256,
-    "max_inbox": 32768,
-    "inbox_bytes": 64 * 1024 * 1024,
-    "response_bytes": 1024 * 1024,
-    "group": None,
     "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
+    **{bound.name: bound.default for bound in fields(Bounds)},
 }
 _MINIMUMS: Final = {"max_calls": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "response_bytes": 0}
 
@@ -102,8 +99,8 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     for name in options:
         if name not in _DEFAULTS:
             raise TypeError(f"a session has no option {name!r}")
-    checked: SessionOptions = {**_DEFAULTS, **options}
-    values: dict[str, Any] = dict(checked)
+    values = {**_DEFAULTS, **options}
+    checked = cast("SessionOptions", values)
     for name, minimum in _MINIMUMS.items():
         check_count(name, values[name], minimum, may_be_none=False)
     check_seconds("timeout", checked["timeout"], may_be_infinite=True)
