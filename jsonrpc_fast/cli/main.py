@@ -307,7 +307,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(words)
-        print(end="", flush=True)  # reports a full disk or a closed pipe here, not at the interpreter's exit
+        if sys.stdout is not None:
+            sys.stdout.flush()  # reports a full disk or a closed pipe here, not at the interpreter's exit
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:

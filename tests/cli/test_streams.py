@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
+import json
 import os
 import re
 import signal
@@ -188,6 +191,19 @@ def test_output_that_cannot_be_written() -> None:
         done = subprocess.run(command("info"), stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=SECONDS)
     assert done.stderr == b"jsonrpc-fast: cannot write: No space left on device\n"
     assert done.returncode == 2
+
+
+def test_a_command_that_prints_nothing_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unbuffered stdout writes even an empty text. After a server on stdio it is the log, on a disk that is full."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, text)
+
+    document = {"openrpc": "1.3.2", "info": {"title": "Sums", "version": "1"}, "methods": []}
+    (tmp_path / "sums.json").write_text(json.dumps(document))
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert cli.main(["stubs", str(tmp_path / "sums.json"), "--output", str(tmp_path / "sums.py")]) == 0
 
 
 @posix
