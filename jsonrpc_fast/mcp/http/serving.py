@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import math
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ..._checks import check_seconds
 from ...transports.stdio.child import signal_children
+from ...transports.stdio.takeover import fill_closed_descriptors
 from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130
@@ -107,9 +109,12 @@ def run_http(
     options: dict[str, Any] = {
         "access_log": False,
         "timeout_graceful_shutdown": math.ceil(grace_seconds) + _MARGIN_SECONDS,
+        # uvicorn asks stdout whether it is a terminal, and fails if the process was started without one.
+        **({"use_colors": False} if sys.stdout is None else {}),
         "ws": "none",  # MCP has no WebSocket, and in old releases of uvicorn loading the library causes warnings
         **(uvicorn_options or {}),
     }
+    fill_closed_descriptors()
     server = Server(uvicorn.Config(app, host=host, port=port, **options))
     try:
         with _handling_hangup(server.handle_exit):

@@ -14,6 +14,7 @@ import pytest
 
 from jsonrpc_fast.cli.main import main
 
+from ...support.command_line import posix
 from ...support.forking import MARK
 from ...support.mcp_http import ACCEPT, call, initialize
 from ...support.tables import rows
@@ -71,6 +72,17 @@ def run(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@posix
+@pytest.mark.parametrize("descriptor", ["0<", "1>", "2>"])
+def test_a_process_without_a_standard_stream(descriptor: str, port: int, template_dir: Path) -> None:
+    arguments = ["-m", "jsonrpc_fast", "serve", "--template-dir", str(template_dir), "--http", f"127.0.0.1:{port}"]
+    command = ["/bin/sh", "-c", f'exec "$@" {descriptor}&-', "sh", sys.executable, *arguments]
+    with subprocess.Popen(command) as process:
+        blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == -signal.SIGTERM
 
 
 def begin(client: httpx.Client) -> None:
