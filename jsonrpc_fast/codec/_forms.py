@@ -17,7 +17,7 @@ from ._json import Default
 _VERSION: Final = len(b'"jsonrpc":"2.0",')
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _KIND: Final = rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,"params")?)' % _STRING
-_find_kind = re.compile(rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % (_STRING, _KIND)).match
+_ENVELOPE: Final = rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % (_STRING, _KIND)
 
 
 def default_of(profile: Profile, default: Default) -> Default:
@@ -46,7 +46,7 @@ def written_as(text: bytes, form: WrittenForm) -> bytes:
     rest = text[1 + _VERSION :]
     if form == "unversioned":
         return b"{" + rest
-    found = _find_kind(text)
+    found = re.match(_ENVELOPE, text)
     assert found is not None
     # JSON-RPC 1.0, sections 1.1 to 1.3: a response has both members, a notification the id null, a call its params.
     if found["result"]:

@@ -124,11 +124,12 @@ def _plain_of(profile: Profile) -> Profile:
     return profile.replace(writes="2.0")
 
 
-_has_member = re.compile(rb'"(?:id|method|params|result|error)"\s*:').search
-_may_have = re.compile(rb"jsonrpc|\\u00[67]").search
-_has_first = re.compile(rb'\s*(?:\[\s*)?\{\s*"jsonrpc"\s*:').match
-_tokens = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"?(\s*:)?|([\[{]+)|[\]}]+', re.DOTALL).finditer
-_letters = re.compile(rb"\\u00([67][0-9a-fA-F])").sub
+# These are compiled when a profile needs them, not when the module is imported.
+_MEMBER: Final = rb'"(?:id|method|params|result|error)"\s*:'
+_POSSIBLE: Final = rb"jsonrpc|\\u00[67]"
+_FIRST: Final = rb'\s*(?:\[\s*)?\{\s*"jsonrpc"\s*:'
+_TOKEN: Final = rb'(?s)"([^"\\]*(?:\\.[^"\\]*)*)"?(\s*:)?|([\[{]+)|[\]}]+'
+_LETTER: Final = rb"\\u00([67][0-9a-fA-F])"
 
 
 def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
@@ -139,19 +140,19 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
     """
     data = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
     # Fast path: most writers begin with `jsonrpc`.
-    if _has_first(data) is not None:
+    if re.match(_FIRST, data) is not None:
         return True
-    otherwise = None if _has_member(data) is None else False
+    otherwise = None if re.search(_MEMBER, data) is None else False
     # Without this text and without an escape for a lower-case letter, no member can have the name.
-    if _may_have(data) is None:
+    if re.search(_POSSIBLE, data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
     # Only strings, colons and brackets are read, so input that is cut off or not JSON is understood as far as possible.
-    for token in _tokens(data):
+    for token in re.finditer(_TOKEN, data):
         name, colon, opened = token.groups()
         if colon is not None:
             # Only at the depth of the members: a payload may have a member of this name, too.
-            if depth == place and _letters(_letter, name) == b"jsonrpc":
+            if depth == place and re.sub(_LETTER, _letter, name) == b"jsonrpc":
                 return True
         elif opened is not None:
             # The first brackets: "{" for a message, "[{" for a batch, whose members are one level deeper.

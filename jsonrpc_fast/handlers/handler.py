@@ -251,11 +251,11 @@ class OuterHandler(Handler):
 def is_context(annotation: object) -> bool:
     """Return whether an annotation names the context, even as `RequestContext | None`. Strings are not evaluated."""
     if isinstance(annotation, str):
-        return _CONTEXT_NAME.search(annotation) is not None
+        return re.search(_CONTEXT_NAME, annotation) is not None
     if isinstance(annotation, type):
         return issubclass(annotation, RequestContext)
     return any(is_context(part) for part in get_args(annotation))
 
 
 # A string, like every annotation under `from __future__ import annotations`.
-_CONTEXT_NAME: Final = re.compile(r"\b(?:Request|Session)Context\b")
+_CONTEXT_NAME: Final = r"\b(?:Request|Session)Context\b"

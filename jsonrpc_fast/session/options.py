@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Final, TypedDict, cast
 
 from .._checks import check_callable, check_count, check_seconds, check_type
@@ -80,7 +79,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
-    **{bound.name: bound.default for bound in fields(Bounds)},
+    **Bounds._field_defaults,
 }
 _MINIMUMS: Final = {"max_calls": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "response_bytes": 0}
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from .._checks import check_count
 from ..codec import Raw
@@ -162,8 +162,7 @@ class SessionGroup:
         self._start_soon()
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """The bounds of an inbox; see `SessionOptions`."""
 
     max_handlers: int = 256

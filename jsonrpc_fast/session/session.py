@@ -99,7 +99,7 @@ class Session(Caller):
             clock=lambda: self._loop.time(),
             hooks=checked["hooks"],
             make_context=partial(SessionContext, self),
-            bounds=Bounds(*(checked[name] for name in Bounds.__match_args__)),  # type: ignore[arg-type]
+            bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
             errors=checked["errors"],
             convention=checked["convention"],
             response_policy=response_policy,

@@ -31,9 +31,8 @@ import contextlib
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .._checks import check_count
 from .._typing import Self
@@ -51,8 +50,7 @@ LATE_SECONDS: Final = 300.0
 """How long after the timeout of a `subscribe` the response is expected, to unsubscribe."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """An item in the place of results that may be missing, because the connection was lost.
 
     Attributes:

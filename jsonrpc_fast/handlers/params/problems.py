@@ -53,18 +53,18 @@ _MSGSPEC_TYPES: Final = {"int": "integer", "str": "string", "float": "number", "
 """The types of JSON Schema by msgspec's names, where these differ."""
 _MSGSPEC_BOUNDS: Final = {">": "exclusiveMinimum", ">=": "minimum", "<": "exclusiveMaximum", "<=": "maximum"}
 _MSGSPEC_SIZES: Final = {"str": "Length", "object": "Properties"}  # others are of items
-_MSGSPEC_EXPECTED: Final = re.compile(
-    r"Expected `(?P<types>[^`]+)`(?:"
+# Patterns are compiled when a problem is described, not when the module is imported.
+_MSGSPEC_EXPECTED: Final = (
+    r"(?s)Expected `(?P<types>[^`]+)`(?:"
     r", got .*"
     r"| (?P<bound>[<>]=?) (?P<limit>\S+)"
     r"| that's a multiple of (?P<factor>\S+)"
     r"| of (?:at least )?length (?:(?P<relation>[<>]=) )?(?P<length>\d+)(?:, got (?P<actual>\d+))?"
-    r"| matching regex (?P<pattern>.+))",
-    re.DOTALL,
+    r"| matching regex (?P<pattern>.+))"
 )
 _MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
-_MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # the beginning of a value: a string in quotes, or a number
-_MSGSPEC_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_MSGSPEC_VALUE: Final = r"[`']| [-+]?[0-9]"  # the beginning of a value: a string in quotes, or a number
+_MSGSPEC_MISSING: Final = r"Object missing required field `(.*)`"
 
 _PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
 
@@ -162,14 +162,14 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
         reason, path = text, "$`"
     if cause is not None:
         reason = INVALID
-    elif found := _MSGSPEC_MISSING.fullmatch(reason):
+    elif found := re.fullmatch(_MSGSPEC_MISSING, reason):
         return Problem(pointer_of(f"{path[:-1]}.{found[1]}"), IS_REQUIRED)
     elif reason.startswith(_MSGSPEC_UNKNOWN):
         reason = IS_UNKNOWN
-    elif expected := _MSGSPEC_EXPECTED.fullmatch(reason):
+    elif expected := re.fullmatch(_MSGSPEC_EXPECTED, reason):
         reason = _msgspec_reason(expected)
     elif not reason.startswith("Expected `"):
-        reason = _MSGSPEC_VALUE.split(reason)[0].rstrip()
+        reason = re.split(_MSGSPEC_VALUE, reason)[0].rstrip()
     return Problem(pointer_of(path[:-1].removeprefix("key` in `")), reason)
 
 

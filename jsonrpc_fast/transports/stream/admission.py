@@ -13,7 +13,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
@@ -140,6 +139,8 @@ def host_of(address: Any) -> str:
     host = str(address[0])
     if ":" not in host:
         return host
+    import ipaddress  # here: most importers of sessions have no listening socket, and it takes over a millisecond
+
     parsed = ipaddress.IPv6Address(host)
     # A dual-stack socket reports IPv4 clients as ::ffff:a.b.c.d: by the first 64 bits, all of them would be one host.
     return str(parsed.ipv4_mapped or ipaddress.IPv6Address(int(parsed) >> 64 << 64))
