@@ -98,8 +98,7 @@ Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
 async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, Any], context: Context) -> Any:
     """Return the result of a request whose method is inside middleware."""
     try:
-        result = invoke(params, context)
-        return await result if is_awaitable(result) else result
+        return await _awaited(invoke(params, context))
     # So a middleware that refuses a call can tell the model why.
     except ToolError as error:
         if context.method != "tools/call":

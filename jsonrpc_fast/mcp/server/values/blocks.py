@@ -172,14 +172,7 @@ class Image(Media):
 class Audio(Media):
     """Audio. Clients with a revision before 2025-03-26 get a text block that names the type.
 
-    Args:
-        data: The bytes of the recording, or the path of a file, which is read at once.
-        mime_type: The MIME type; by default derived from the suffix of the path, or from the first bytes.
-        options: See `BlockOptions`.
-
-    Raises:
-        ValueError: The MIME type is unknown, or not that of audio.
-        OSError: The file cannot be read.
+    The arguments and the exceptions are those of `Image`.
     """
 
     _kind = "audio"
