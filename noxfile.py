@@ -76,7 +76,7 @@ typedef long long Py_ssize_t;
 #define HAVE_SYS_STAT_H 1
 #define HAVE_SYS_TYPES_H 1
 """
-"""What Python's headers need to know of Windows on 64 bits, in place of `pyconfig.h`, which is of this machine."""
+"""The settings that Python's headers need for 64-bit Windows, in place of `pyconfig.h`, which is for this machine."""
 SANITIZED = ROOT / "build" / "sanitizers"
 SANITIZERS = (
     "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined "
@@ -99,7 +99,7 @@ CORE_TARGETS = (
     *("differential", "decode", "parse", "raw", "reader", "writer"),
     *("decoder-newline", "decoder-content-length", "decoder-sse", "decoder-concatenated"),
 )
-"""The fuzz targets of what the core does."""
+"""The fuzz targets of the core."""
 FAILURE = range(1, 256)
 UNTYPED = (
     "jsonrpc_fast.adapters.aiorpcx.",
@@ -109,7 +109,7 @@ UNTYPED = (
 """Classes whose base is unknown: the library has no types, or its release lacks the base."""
 
 TODAY = time.strftime("%Y%m%d")
-"""The seed of the nightly runs: another one each day, which a report of a failure can name."""
+"""The seed of the nightly runs. It changes each day, and the report of a failure can name it."""
 NIGHTLY: list[tuple[str, ...]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
     ("pure",),
@@ -276,7 +276,7 @@ def build_packages(session: nox.Session, sources: Path, target: Path, **env: str
         build = ("pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(target), ".")
         for choice in ("yes", "no"):
             for earlier in Path("build").glob("lib*"):
-                shutil.rmtree(earlier)  # it may contain modules that are gone
+                shutil.rmtree(earlier)  # it may contain modules that were removed
             session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
     recompress(session, target)
 

@@ -9,13 +9,15 @@ the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
 Nothing is written next to the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
-again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
+again with the same settings (`--force` does both). If that folder cannot be written, they stay in the build's own
+folder.
 
 A docstring of the core that ends with a reference, such as `_pure.decode`, gets the docstring of that name in the pure
 backend instead. It takes one line there, so the numbers of lines in tracebacks are those of the sources.
 
-orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
-does not ask for it. The core is only for CPython: elsewhere nothing is compiled, unless it is required.
+orjson is a dependency if it can be installed. No environment marker identifies a free-threaded Python, so a package
+that is built there does not require orjson. The core is only for CPython: elsewhere nothing is compiled, unless it is
+required.
 
 The core has no symbols; `build_ext --debug` keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
@@ -47,7 +49,7 @@ if CHOICE not in ("yes", "no", "unset"):
     sys.exit(f"JSONRPC_FAST_EXTENSION must be yes, no or unset, not {CHOICE!r}")
 
 HOME = os.environ.get("JSONRPC_FAST_HOME", "https://example.org/jsonrpc_fast")
-"""The address in the metadata, with those of the pages, the changes and the issues below it: a placeholder."""
+"""A placeholder for the project's address in the metadata. The pages, the changes and the issues are below it."""
 ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_platform != 'emscripten'"
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
@@ -118,10 +120,12 @@ class BuildCore(build_ext):
             ext.extra_compile_args.append("-g0")
             ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
         if self.compiler.compiler_type != "msvc":
-            # A tenth less than with the usual -O3, and as fast: what has to be inlined says so itself (`output.pxi`).
+            # The core is a tenth smaller than with -O3, and as fast: functions that must be inlined say so
+            # (`output.pxi`).
             if "-O" not in os.environ.get("CFLAGS", ""):
                 ext.extra_compile_args.append("-O2")
-            # Without them a change anywhere moves the loops of the readers, which costs up to a quarter of their speed.
+            # Without alignment, a change anywhere moves the loops of the readers, which can cost a quarter of their
+            # speed.
             ext.extra_compile_args += ["-falign-functions=64", "-falign-loops=32"]
             # Tables for unwinding are a twentieth of the core, and no exception of C++ passes through it.
             ext.extra_compile_args.append("-fno-asynchronous-unwind-tables")
@@ -178,8 +182,8 @@ class BuildCore(build_ext):
             try:
                 [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
                 text = Path(made.sources[0]).read_bytes()
-                # Cython finds the frames of tracebacks by their line, which differs between the parts of the core.
-                # Lines of C, which it can find them by, too, are a twentieth of the core.
+                # Cython caches the frames of tracebacks by the line, which is not unique, because the core has several
+                # files. Its other key, the line in the C file, would make the core a twentieth larger.
                 text = text.replace(b"c_line ? -c_line : py_line", b"(int)((size_t)filename * 1024 + (size_t)py_line)")
             finally:
                 os.chdir(home)
@@ -263,8 +267,8 @@ def extensions():
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
     macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
-    # What calls methods of Python, raises or calculates with ints is not fast anyway: without code of its own for these
-    # the core is a thirtieth smaller.
+    # Code that calls Python methods, raises or calculates with ints is not fast anyway: without Cython's special code
+    # for these, the core is a thirtieth smaller.
     plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS")
     macros += [(f"CYTHON_{name}", "0") for name in plain]
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]

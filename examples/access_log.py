@@ -17,7 +17,7 @@ class AccessLog:
     def request_served(
         self, trace: object, id: object, method: str, outcome: Outcome, code: int | None, seconds: float
     ) -> None:
-        # A client chooses the name: its repr has no line breaks.
+        # The client chooses the name of the method. Its repr has no line breaks.
         logging.info("%.100r %s %s %.1f ms", method, outcome.value, code or "-", seconds * 1000)
 
 
