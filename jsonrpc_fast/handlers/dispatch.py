@@ -193,6 +193,7 @@ class Dispatch:
             return await self._run_in_time(received, context, peer, timeout or 0)
         if timeout is not None:
             raise RuntimeError("timeout needs asyncio: use the timeouts of this event loop")
+        # Without a timeout this is a batch: `start` serves a single message itself.
         responses: list[bytes] = []
         for item in received:
             response = self._begin(item, False, context, peer)
@@ -234,6 +235,7 @@ class Dispatch:
                 task.cancel()
 
         deadline = inf if timeout is None else loop.time() + timeout
+        # In an empty context: asyncio keeps the context of a timer until its time comes, even if it is cancelled.
         timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
         try:
             for index, item in enumerate(batch):
