@@ -32,7 +32,7 @@ from .awaiting import discard
 from .handler import Handler, RequestContext
 from .results import ReportFailure, encode_models, response_to_error, response_to_failure
 
-Served: TypeAlias = "Request[Any] | Notification[Any]"
+Inbound: TypeAlias = "Request[Any] | Notification[Any]"
 
 TEXTS: Final = (bytes, str, bytearray, memoryview)
 
@@ -149,13 +149,13 @@ class Dispatch:
             return self._join([self._serve(item, False, context, peer) for item in received])
         return self._serve(received, self._delimited, context, peer)
 
-    def conclude(self, item: Served, result: Any) -> bytes:
+    def conclude(self, item: Inbound, result: Any) -> bytes:
         """Return the response to a single message whose function has returned, in a sync dispatch."""
         if is_awaitable(result):
             return self._refuse_async(item, result, self._delimited)
         return self._write(item, result, self._delimited)
 
-    def fail(self, item: Served, error: BaseException) -> bytes:
+    def fail(self, item: Inbound, error: BaseException) -> bytes:
         """Return the response to a single message whose function has raised an exception."""
         return self._fail(item, error, self._delimited)
 
@@ -283,7 +283,7 @@ class Dispatch:
         response = self._begin(item, is_line, context, peer)
         return response if isinstance(response, bytes) else self._refuse_async(item, response, is_line)
 
-    def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    def _refuse_async(self, item: Inbound, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item whose function returned an awaitable, in a sync dispatch."""
         discard(work)
         return self._fail(item, TypeError("the function is async: use dispatch_async"), is_line)
@@ -310,7 +310,7 @@ class Dispatch:
             return awaitable
         return self._write(item, result, is_line)
 
-    def _write(self, item: Served, result: Any, is_line: bool) -> bytes:
+    def _write(self, item: Inbound, result: Any, is_line: bool) -> bytes:
         """Return the response with a result; b"" for a notification."""
         if isinstance(item, Notification):
             return b""
@@ -333,7 +333,7 @@ class Dispatch:
             return b""
         raise TypeError(f"data must be a JSON text or a value that decode returned, not {type(item).__name__}")
 
-    async def _finish(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    async def _finish(self, item: Inbound, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item when its function ends."""
         try:
             result = await work
@@ -354,7 +354,7 @@ class Dispatch:
         encode = partial(self._encode_error, item, is_line)
         return response_to_failure(error, item.method, item.id, encode, self._report)[0]
 
-    def _fail(self, item: Served, error: BaseException, is_line: bool) -> bytes:
+    def _fail(self, item: Inbound, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification):
             if not isinstance(error, RpcError):
                 self._report(error, item.method, None)
@@ -430,7 +430,7 @@ async def _end(asyncio: Any, tasks: list[Any], begun: list[Awaitable[Any]]) -> N
         discard(work)  # a task that is cancelled before its first step never awaits its work
 
 
-def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:
+def _context_of(item: Inbound, context: Any, peer: Any) -> RequestContext:
     if isinstance(item, Notification):
         return RequestContext(item.method, None, True, context, peer)
     return RequestContext(item.method, item.id, False, context, peer)

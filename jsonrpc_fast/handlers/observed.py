@@ -24,7 +24,7 @@ from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
 from .awaiting import OuterCoroutine
-from .dispatch import Dispatch, EncodeOptions, ParamsReading, Served
+from .dispatch import Dispatch, EncodeOptions, Inbound, ParamsReading
 from .failures import CancelledError, is_foreign_cancellation, on_failure
 from .handler import Handler
 
@@ -112,7 +112,7 @@ class ObservedDispatch(Dispatch):
         self._conclude(item)
         return response
 
-    async def _finish(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    async def _finish(self, item: Inbound, work: Awaitable[Any], is_line: bool) -> bytes:
         try:
             response = await super()._finish(item, work, is_line)
         except CancelledError as error:
@@ -129,7 +129,7 @@ class ObservedDispatch(Dispatch):
             self._hooks.peer_fault(item)
         return super()._respond(item, is_line)
 
-    def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    def _refuse_async(self, item: Inbound, work: Awaitable[Any], is_line: bool) -> bytes:
         response = super()._refuse_async(item, work, is_line)
         self._conclude(item)
         return response
@@ -141,12 +141,12 @@ class ObservedDispatch(Dispatch):
         self._conclude(item)
         return response
 
-    def _fail_at_once(self, item: Served, error: BaseException, is_line: bool) -> bytes:
+    def _fail_at_once(self, item: Inbound, error: BaseException, is_line: bool) -> bytes:
         response = self._fail(item, error, is_line)
         self._conclude(item)
         return response
 
-    def _fail(self, item: Served, error: BaseException, is_line: bool) -> bytes:
+    def _fail(self, item: Inbound, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification) and id(item) in self._reports:
             self._reports[id(item)].code = _INTERNAL_ERROR
         return super()._fail(item, error, is_line)
@@ -157,7 +157,7 @@ class ObservedDispatch(Dispatch):
             report.code = code
         return super()._encode_error(item, is_line, code, message, data)
 
-    def _started(self, item: Served) -> Any:
+    def _started(self, item: Inbound) -> Any:
         number = None if isinstance(item, Notification) else item.id
         if self._hooks.request_received is not None:
             return self._hooks.request_received(number, item.method, trace_in(item.extra) or self._carrier)

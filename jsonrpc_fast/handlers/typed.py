@@ -21,7 +21,7 @@ from .params.types import MsgspecType, ValueType, type_of
 _ARRAY: Final = ord("[")
 
 
-Call = Callable[[Any, RequestContext | None], Any]
+Invoke = Callable[[Any, RequestContext | None], Any]
 """Calls a function with converted params and the context."""
 
 
@@ -41,8 +41,8 @@ class TypedHandler(OuterHandler):
         self,
         inner: Handler,
         convert: Callable[[Any], Any],
-        by_name: tuple[MsgspecType, Call] | None,
-        by_position: tuple[MsgspecType, Call] | None,
+        by_name: tuple[MsgspecType, Invoke] | None,
+        by_position: tuple[MsgspecType, Invoke] | None,
     ) -> None:
         super().__init__(inner)
         self.takes_raw = True  # the text is decoded once, straight to the type
@@ -82,7 +82,7 @@ def handler_of_type(function: Callable[..., Any], type_: Any) -> Handler:
     """
     found: ValueType = type_of(type_)
     inner = Handler(function, unpack=False)
-    call: Call = inner.invoke if inner.wants_context else lambda params, context: function(params)
+    call: Invoke = inner.invoke if inner.wants_context else lambda params, context: function(params)
     one_pass = (found, call) if isinstance(found, MsgspecType) else None
     return TypedHandler(inner, lambda params: found.convert({} if params is None else params), one_pass, one_pass)
 
@@ -103,7 +103,7 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
     return TypedHandler(Handler(function), arguments.bind, by_name, by_position)
 
 
-def _caller(function: Callable[..., Any], parameters: Mapping[str, Parameter], names: list[str]) -> Call:
+def _caller(function: Callable[..., Any], parameters: Mapping[str, Parameter], names: list[str]) -> Invoke:
     """Return a function that calls another one with the fields of a Struct and the context."""
     values = dict(zip(names, [f"found.{field_of(name)}" for name in names], strict=True))
     values |= {name: "context" for name, each in parameters.items() if is_context(each.annotation)}
@@ -113,5 +113,5 @@ def _caller(function: Callable[..., Any], parameters: Mapping[str, Parameter], n
         if name in values
     ]
     # The call is generated for the signature, because a loop over the names would take as long as the decoding.
-    call: Call = eval(f"lambda found, context: call({', '.join(given)})", {"call": function})
+    call: Invoke = eval(f"lambda found, context: call({', '.join(given)})", {"call": function})
     return call

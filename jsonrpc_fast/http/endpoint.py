@@ -42,7 +42,7 @@ BODY_SECONDS: Final = 30.0
 
 _CLOSE: Final = (b"connection", b"close")
 
-Lifespan: TypeAlias = "Callable[[str], Awaitable[str | None]]"
+OnLifespan: TypeAlias = "Callable[[str], Awaitable[str | None]]"
 
 
 class Endpoint(BaseEndpoint):
@@ -211,7 +211,7 @@ def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> 
     return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
 
 
-async def serve_other(kind: str, receive: Receive, send: Send, lifespan: Lifespan | None = None) -> None:
+async def serve_other(kind: str, receive: Receive, send: Send, lifespan: OnLifespan | None = None) -> None:
     """Respond to the events of a lifespan, and close a WebSocket before it opens.
 
     Args:

@@ -93,7 +93,7 @@ Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """The place of a server.
+    """How to start or to reach a server.
 
     Attributes:
         command: The program and its arguments; () for a URL.

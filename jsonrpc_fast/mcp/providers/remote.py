@@ -46,8 +46,6 @@ _NOT_FOUND: Final = (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS)
 _current: ContextVar[Context | None] = ContextVar("the request that a call of a proxy serves", default=None)
 _logger: Final = logger_of("mcp")
 
-Handlers = Mapping[str, Callable[[dict[str, Any]], Any]]
-
 
 class Proxy(Provider):
     """The tools, prompts and resources of a remote server.
@@ -62,7 +60,11 @@ class Proxy(Provider):
         TypeError: `connect` is not callable.
     """
 
-    def __init__(self, connect: Callable[[Handlers], Client], kinds: Collection[str] = Provider.kinds) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Mapping[str, Callable[[dict[str, Any]], Any]]], Client],
+        kinds: Collection[str] = Provider.kinds,
+    ) -> None:
         check_callable("connect", connect, may_be_none=False)
         self.kinds = kinds
         self._connect = connect

@@ -39,11 +39,11 @@ MIN_PRIVATE_FD: Final = 64
 """The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
 
 
-Received = Callable[[bytes], None]
+OnReceived = Callable[[bytes], None]
 """Called by a reader on the loop's thread with each chunk, and with `b""` at the end."""
-Failed = Callable[[OSError], None]
+OnFailed = Callable[[OSError], None]
 """Called by a reader or writer on the loop's thread, with the reason why it cannot continue."""
-Drained = Callable[[], None]
+OnDrained = Callable[[], None]
 """Called by a writer on the loop's thread, when there are fewer unwritten bytes."""
 
 
@@ -52,12 +52,12 @@ class Reader:
 
     Args:
         descriptor: Belongs to the reader from now on.
-        received: See `Received`.
-        failed: See `Failed`.
+        received: See `OnReceived`.
+        failed: See `OnFailed`.
         read_bytes: How many bytes are read at a time.
     """
 
-    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int = READ_BYTES) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._received = received
@@ -84,8 +84,8 @@ class Writer:
 
     Args:
         descriptor: Belongs to the writer from now on.
-        drained: See `Drained`.
-        failed: See `Failed`.
+        drained: See `OnDrained`.
+        failed: See `OnFailed`.
 
     Attributes:
         unwritten_bytes: The number of bytes that are kept.
@@ -93,7 +93,7 @@ class Writer:
             not closed.
     """
 
-    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
+    def __init__(self, descriptor: int, drained: OnDrained, failed: OnFailed) -> None:
         self.unwritten_bytes: int = 0
         self.unread_bytes: int | None = None
         self._loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ def add_watch(
         os.set_blocking(descriptor, True)
 
 
-def open_reader(descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> Reader:
+def open_reader(descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int = READ_BYTES) -> Reader:
     """Return a reader that suits the descriptor, and owns it from now on. It reads once in a turn of the loop."""
     loop = asyncio.get_running_loop()
     try:
@@ -147,7 +147,7 @@ def open_reader(descriptor: int, received: Received, failed: Failed, read_bytes:
     return ReadyReader(descriptor, received, failed, read_bytes)
 
 
-def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
+def open_writer(descriptor: int, drained: OnDrained, failed: OnFailed) -> Writer:
     """Return a writer that suits the descriptor, and owns it from now on."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
@@ -269,8 +269,8 @@ class ReadyWriter(Writer):
     def __init__(
         self,
         descriptor: int,
-        drained: Drained,
-        failed: Failed,
+        drained: OnDrained,
+        failed: OnFailed,
         is_socket: bool = False,
         restores_blocking: bool = False,
     ) -> None:
@@ -363,7 +363,7 @@ class ThreadReader(Reader):
     # The thread reads once for each release of `_turn`, and changes no attribute: `_on_chunk` takes the chunk on the
     # loop's thread. It closes the descriptor when it ends. While it is stuck in a read, nothing can stop it.
 
-    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int = READ_BYTES) -> None:
         super().__init__(descriptor, received, failed, read_bytes)
         self._is_wanted = False
         self._is_busy = False  # the thread is reading
@@ -428,7 +428,7 @@ class ThreadWriter(Writer):
 
     unwritten_bytes: int
 
-    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
+    def __init__(self, descriptor: int, drained: OnDrained, failed: OnFailed) -> None:
         import queue  # imported here, because few descriptors need a thread
 
         super().__init__(descriptor, drained, failed)
