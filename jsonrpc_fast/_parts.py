@@ -22,10 +22,11 @@ class TaskPart:
 
     Attributes:
         task: The running task.
+        cancellations: How many times the part was cancelled. It may still have ended in another way.
     """
 
     task: Any
-    _cancellations = 0
+    cancellations: int = 0
     _has_ended = False
 
     def __init__(self, task: Any = None) -> None:
@@ -36,14 +37,9 @@ class TaskPart:
         """Cancel the block. Return False, and do nothing, if it has ended."""
         if self._has_ended:
             return False
-        self._cancellations += 1
+        self.cancellations += 1
         cancelled: bool = self.task.cancel()
         return cancelled
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the part was cancelled. Even then it may have ended in another way."""
-        return bool(self._cancellations)
 
     @property
     def is_task_cancelled(self) -> bool:
@@ -55,11 +51,11 @@ class TaskPart:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self._has_ended = True
-        if not self._cancellations:
+        if not self.cancellations:
             return False
         if _COUNTS_CANCELLATIONS:
             # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
-            for _ in range(self._cancellations):
+            for _ in range(self.cancellations):
                 self.task.uncancel()
         return isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
 

@@ -49,16 +49,16 @@ class Cancellable(Generic[Result]):
     _: KW_ONLY
     seconds: float | None = None
     receive: Receive | None = None
-    _part: TaskPart = field(default_factory=TaskPart, init=False)
+    _part: TaskPart = field(init=False)
     _watcher: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def is_cancelled(self) -> bool:
         """Whether the coroutine was cancelled. It may still have returned a result."""
-        return self._part.is_cancelled
+        return bool(self._part.cancellations)
 
     def __await__(self) -> Generator[Any, Any, Result | None]:
-        part = self._part
+        part = self._part = TaskPart()
         loop = part.task.get_loop()
         timer = result = None
         if self.receive is not None:
@@ -78,7 +78,7 @@ class Cancellable(Generic[Result]):
                 timer.cancel()
             if self._watcher is not None:
                 self._watcher.cancel()
-        if part.is_cancelled and part.is_task_cancelled:
+        if part.cancellations and part.is_task_cancelled:
             raise asyncio.CancelledError
         return result
 
