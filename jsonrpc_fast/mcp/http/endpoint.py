@@ -233,7 +233,11 @@ class McpEndpoint:
     async def _on_lifespan(self, event: str) -> str | None:
         """Begin or end with the ASGI server. Return why that failed; None if it did not."""
         try:
-            await (self._lifespan.enter() if event == "lifespan.startup" else self.close())
+            if event == "lifespan.startup":
+                self.is_closing = False  # an application may be served again, as by one test after another
+                await self._lifespan.enter()
+            else:
+                await self.close()
         except Exception as error:
             _log_lifespan(error)
             return _LIFESPAN_FAILED

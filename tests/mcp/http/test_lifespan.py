@@ -64,6 +64,18 @@ async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
     assert events == ["begin", "end"]
 
 
+async def test_an_application_can_be_served_again() -> None:
+    server, events = counting()
+    app = server.asgi_app()
+    for rounds in (1, 2):
+        async with serving(app, lifespan="on") as url:
+            await call(url)
+            body = modern(request(1, "tools/call", name="value", arguments={}))
+            async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+                assert (await client.post("/mcp", **body)).status_code == 200
+        assert events == ["begin", "end"] * rounds
+
+
 async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     server, events = counting(OSError("no database"))
     async with serving(server.asgi_app(), lifespan="off") as url, httpx.AsyncClient(headers=ACCEPT) as client:
