@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, Protocol
@@ -24,7 +23,6 @@ _TURN_HANDLERS: Final = 256
 """Maximum number of waiting handlers to start in one turn of the loop."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Account:
     """How many messages are kept, and how much memory their params take, as an estimate.
 
@@ -36,11 +34,14 @@ class Account:
         size: Their memory in bytes.
     """
 
-    max_items: int
-    max_bytes: int
-    shared: Account | None = None
-    items: int = 0
-    size: int = 0
+    __slots__ = ("items", "max_bytes", "max_items", "shared", "size")
+
+    def __init__(self, max_items: int, max_bytes: int, shared: Account | None = None) -> None:
+        self.max_items = max_items
+        self.max_bytes = max_bytes
+        self.shared = shared
+        self.items: int = 0
+        self.size: int = 0
 
     def has_room(self, size: int) -> bool:
         """Return whether one more message of this size may be kept."""
@@ -172,7 +173,6 @@ class Bounds(NamedTuple):
     group: SessionGroup | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Room:
     """The account of one inbox.
 
@@ -184,17 +184,15 @@ class Room:
         is_overloaded: Whether a message was refused, and the room has not been half empty since.
     """
 
-    bounds: Bounds
-    running: int = 0
-    waiting: Account = field(init=False)
-    alongside: Account = field(init=False)
-    is_overloaded: bool = False
+    __slots__ = ("alongside", "bounds", "is_overloaded", "running", "waiting")
 
-    def __post_init__(self) -> None:
-        bounds = self.bounds
+    def __init__(self, bounds: Bounds) -> None:
         shared = None if bounds.group is None else bounds.group.messages
-        self.waiting = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
-        self.alongside = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
+        self.bounds = bounds
+        self.running: int = 0
+        self.waiting: Account = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
+        self.alongside: Account = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
+        self.is_overloaded: bool = False
 
     def has_slot(self) -> bool:
         """Return whether one more handler may run."""
