@@ -29,7 +29,7 @@ from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
-from .payloads import member, replaced, text_member, with_members
+from .payloads import member, replaced, text_member
 from .upstream import Places, Upstream
 
 MAX_OWNERS: Final = 100_000
@@ -58,7 +58,7 @@ class CatalogClient(Protocol):
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
         """Pass a notification of a server on to the client."""
 
-    def changed(self, method: str, params: Raw) -> None:
+    def changed(self, method: str, subject: str) -> None:
         """Tell the client soon that a list, or a resource that it subscribed to, has changed."""
 
 
@@ -266,7 +266,8 @@ class Catalog:
             self._late.discard(task)
             # An empty list changes nothing for the client.
             if not task.cancelled() and task.result():
-                self._client.changed(LIST_CHANGES[LIST_METHODS[place[0]].kind].method, Raw(b"{}"))
+                kind = LIST_METHODS[place[0]].kind
+                self._client.changed(LIST_CHANGES[kind].method, kind)
 
     # The messages of the servers.
 
@@ -284,12 +285,13 @@ class Catalog:
                 del self._listings[place]  # a listing in progress may show the state before the change
             # The owners of URIs may have changed with the list.
             self._knows_resources = self._knows_resources and "resources" not in method
-            self._client.changed(method, Raw(b"{}"))
+            self._client.changed(method, CHANGES[method])
         elif method == UPDATED:
-            # A server might announce resources that the client did not subscribe to.
-            if member(params, ("uri",)) in upstream.subscriptions:
-                # The subscription that `_meta` names is the gateway's.
-                self._client.changed(method, with_members(params, {}, ("_meta",)) if upstream.is_modern else params)
+            # A server might announce resources that the client did not subscribe to. Only the URI is kept, because a
+            # server chooses the other members, and their size.
+            uri = member(params, ("uri",))
+            if isinstance(uri, str) and uri in upstream.subscriptions:
+                self._client.changed(method, uri)
         else:
             self._client.tell(upstream, method, params, origin)
 

@@ -8,7 +8,7 @@ Rules:
     messages do not say which client is meant. Servers are started when the client first needs them. `modern` says which
     requests of 2026-07-28 belong to one client.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
-    progress token, are replaced. Lists are decoded.
+    progress token, are replaced. Lists are decoded, and of a resource that has changed only the URI is passed on.
   - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
   - Servers may send requests to a client with a handshake at any time. Over HTTP the requests of 2026-07-28 belong to
     no connection.
@@ -38,7 +38,7 @@ from ...transports.stdio.child import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, method_not_found
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
@@ -51,7 +51,7 @@ from ..server.request.session import FrontSession
 from ..server.request.subscriptions import URIS
 from ..server.request.task_store import TaskStore
 from ..server.serving import Served
-from .catalog import CHANGES, Catalog
+from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import Tokens, as_raw, member, text_member, with_members
 from .upstream import Places, Upstream
@@ -69,8 +69,6 @@ TIMEOUT_SECONDS: Final = 3600.0
 
 _END_SECONDS: Final = 30.0
 """How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""
-_MAX_CHANGES: Final = 10_000
-"""The maximum number of changes that wait until the client reads again."""
 _LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CAPABILITIES: Final = ServerCapabilities(
@@ -392,18 +390,14 @@ class GatewayConnection(FrontSession):
         if not self.is_blocked:
             self.push([Notification(method, params)], destination)
 
-    def changed(self, method: str, params: Raw) -> None:
-        if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
-            self.add_change(method, bytes(params))
+    def changed(self, method: str, subject: str) -> None:
+        if self._handshake.may_send(Notification(method)):
+            self.add_change(method, subject)
 
-    def notifications_of(self, method: str, subject: Any) -> Iterator[Notification]:
-        params: Any = Raw(subject)
+    def notifications_of(self, method: str, subject: str) -> Iterator[Notification]:
         if self._catalog is not None:
-            yield Notification(method, params)
-        if method in CHANGES:
-            yield from self._subscriptions.list_changed(CHANGES[method], is_legacy=False)
-        else:
-            yield from self._subscriptions.resource_updated(member(params, ("uri",)), is_legacy=False)
+            yield Notification(method, {"uri": subject} if method == UPDATED else None)
+        yield from self._subscriptions.changed(method, subject, is_legacy=False)
 
 
 async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:

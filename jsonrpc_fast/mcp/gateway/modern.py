@@ -254,7 +254,7 @@ class ModernClient(CatalogClient):
         self, make: Callable[[CatalogClient], Catalog], capabilities: ClientCapabilities, rounds: Rounds
     ) -> None:
         self.catalog: Catalog = make(self)
-        self.listeners: dict[object, Callable[[str, Raw], None]] = {}
+        self.listeners: dict[object, Callable[[str, str], None]] = {}
         self.used: float = 0.0
         self._may_be_asked = any(map(capabilities.supports, INPUT_REQUESTS.values()))
         self._rounds = rounds
@@ -433,10 +433,10 @@ class ModernClient(CatalogClient):
             if call is not None and level in LOG_LEVELS[LOG_LEVELS.index(str(call.rules.log_level)) :]:
                 call.send(method, params)
 
-    def changed(self, method: str, params: Raw) -> None:
+    def changed(self, method: str, subject: str) -> None:
         # A connection with several subscriptions is notified once, because it knows its subscriptions.
         for tell in set(self.listeners.values()):
-            tell(method, params)
+            tell(method, subject)
 
 
 @dataclass(eq=False, repr=False)

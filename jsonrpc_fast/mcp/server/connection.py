@@ -11,13 +11,13 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
 from ..._checks import check_type
-from ...codec import Notification, Raw, Request, Response
+from ...codec import Raw, Request, Response
 from ...errors import LOOP_EXITS, RpcError, invalid_params
 from ...handlers import is_awaitable
 from ...handlers.middleware import within
@@ -261,10 +261,6 @@ class ServerConnection(FrontSession):
         """Notify the client soon that a resource has changed, if it subscribed to it."""
         if self._subscriptions.has(uri):
             self.add_change(UPDATED, uri)
-
-    def notifications_of(self, method: str, subject: Any) -> Iterable[Notification]:
-        found = self._subscriptions.resource_updated if method == UPDATED else self._subscriptions.list_changed
-        return found(subject, self._handshake.is_initialized)
 
     def task_changed(self, task: Task) -> None:
         """Notify the client that a task has changed, if it subscribed to the task and reads."""

@@ -225,6 +225,21 @@ async def test_a_flood_of_notifications_reaches_the_client_in_bounds() -> None:
         assert len(notes) <= 25
 
 
+async def test_a_server_cannot_fill_the_changes_of_a_resource() -> None:
+    bad, gateway = beside({"tools/call": {"content": []}, "resources/subscribe": {}})
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append(params)) as client:
+        await client.call("resources/subscribe", {"uri": "a://b"})
+        for number in range(1000):
+            params = {"uri": "a://b", "number": number, "more": SECRET}
+            bad.script.write({"method": "notifications/resources/updated", "params": params})
+        bad.script.write({"method": "notifications/resources/updated", "params": {"uri": ["a://b"]}})
+        await client.call("tools/call", {"name": "bad_t"})
+        await asyncio.sleep(1)
+        assert 1 <= len(notes) <= 25
+        assert all(params == {"uri": "a://b"} for params in notes)
+
+
 async def test_a_flood_of_requests_to_the_client_is_bounded() -> None:
     bad, gateway = beside({"tools/call": {"content": []}})
     asked = 0

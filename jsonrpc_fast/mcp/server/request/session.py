@@ -102,7 +102,7 @@ class FrontSession(McpSession, ClientConnection):
         self._handshake = handshake
         self._subscriptions = ClientSubscriptions(capabilities)
         # Changes that the client has not been notified of yet: each with its notification and its subject, in order.
-        self._changes: dict[tuple[str, Any], None] = {}
+        self._changes: dict[tuple[str, str], None] = {}
         self.log_level: str = DEFAULT_LOG_LEVEL
 
     def serve(self, params: Any, context: SessionContext) -> Any:
@@ -190,15 +190,15 @@ class FrontSession(McpSession, ClientConnection):
             params["logger"] = logger
         self.push([Notification("notifications/message", params)], destination)
 
-    def add_change(self, method: str, subject: Any) -> None:
-        """Notify the client of a change soon, and once: see `notifications_of`."""
+    def add_change(self, method: str, subject: str) -> None:
+        """Notify the client soon, and once, of a change: of a list, by its kind, or of a resource, by its URI."""
         if not self._changes:
             asyncio.get_running_loop().call_later(self._change_seconds, self._notify_changes)
         self._changes[method, subject] = None
 
-    def notifications_of(self, method: str, subject: Any) -> Iterable[Notification]:
+    def notifications_of(self, method: str, subject: str) -> Iterable[Notification]:
         """Return the notifications of a change."""
-        raise NotImplementedError
+        return self._subscriptions.changed(method, subject, self._handshake.is_initialized)
 
     def _notify_changes(self) -> None:
         if self.is_blocked:

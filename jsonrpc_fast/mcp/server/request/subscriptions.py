@@ -130,6 +130,11 @@ class ClientSubscriptions:
         """Return whether the client is subscribed to a resource."""
         return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
 
+    def changed(self, method: str, subject: Any, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI."""
+        found = self.resource_updated if method == UPDATED else self.list_changed
+        return found(subject, is_legacy)
+
     def list_changed(self, kind: FeatureKind, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed list.
 
