@@ -20,7 +20,7 @@ Rules:
     or notification without params has the params None.
   - As in pygls, the json module reads messages that the rules of `LSP` refuse: NaN, lone surrogates, duplicate members.
     Input that it cannot read either gets an error response, and so does a batch, which LSP does not have.
-  - The json module writes what orjson would write differently, as in pygls.
+  - The json module writes the values that orjson would write differently, as in pygls.
   - An error response without an id ends the only call in flight.
   - A request whose cancellation was read together with it gets the error -32800, and its handler is not called; pygls
     calls it.

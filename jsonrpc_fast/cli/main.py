@@ -38,10 +38,11 @@ templates over MCP, serve many MCP servers as one, relay MCP between stdio and
 HTTP, and show this installation.
 """
 _EPILOG: Final = """\
-Colours are for terminals. The variable NO_COLOR turns them off, FORCE_COLOR on.
+Output to terminals has colours. The environment variable NO_COLOR turns them
+off; FORCE_COLOR turns them on for any output.
 
 exit status:
-  that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
+  the status of the command; `jsonrpc-fast COMMAND --help` shows it
   2    the command line is wrong
 """
 
@@ -67,8 +68,8 @@ exit status:
   0    the server responded with a result, or the notification was sent
   1    the server responded with an error, or the tool's result is an error
   2    the command line is wrong, or an extra is not installed
-  3    the server cannot be reached, the connection was lost, or what it sent is
-       not a response
+  3    the server cannot be reached, the connection was lost, or the server sent
+       something that is not a response
   4    no response came in time
   126  the server's command cannot be run
   127  the server's command is not found
@@ -81,8 +82,8 @@ _SERVED_STATUS: Final = """
 exit status:
   0    the client closed standard input, or the HTTP server ended
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, what it names cannot be read or is wrong, or the
-       extra `mcp`, `http` or `mcp-http` is not installed
+  2    the command line is wrong, a file or folder cannot be read or is wrong, or
+       the extra `mcp`, `http` or `mcp-http` is not installed
   3    the address of --http is in use, or cannot be listened on; with a URL: its
        server failed and sent no message
   129  hung up
@@ -133,8 +134,8 @@ TARGET or a command as in `call`, which gets the request rpc.discover.
 
 exit status:
   0    the module was written
-  2    the command line is wrong, the document cannot be read or is not one of
-       OpenRPC, or the output cannot be written
+  2    the command line is wrong, the document cannot be read or is not an
+       OpenRPC document, or the output cannot be written
   1, 3, 4, 126 to 143: as in `call`
 """,
     ),
@@ -245,7 +246,7 @@ Connect an MCP client and an MCP server that use different transports.
 
 With a URL: serve a remote server on standard input and output, for a client
 that starts its servers as programs. With --http: serve a program over HTTP;
-each session gets a process of its own.
+each session has its own process.
 """
         + _SERVED_STATUS,
     ),
@@ -260,8 +261,8 @@ has the format of MCP hosts: {"mcpServers": {"NAME": {"command": ..., "args": [.
 or "url" and "headers" in place of a command. ${VARIABLE} and
 ${VARIABLE:-default} are replaced from the environment, as in Claude Code.
 
-The name of a tool is that of its server, the separator, and its own. Servers
-are started when they are needed, for each client.
+The name of a tool consists of the name of its server, the separator and its own
+name. Each client has its own servers, which are started when they are needed.
 """
         + _SERVED_STATUS,
     ),
@@ -513,7 +514,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
     "--raw": _flag("print JSON in one line on a terminal, too"),
     "call:--debug": _flag("log what the connection does to standard error"),
-    "--notify": _flag("send a notification, and wait for nothing"),
+    "--notify": _flag("send a notification, and do not wait for a response"),
     "--follow": _flag("print the server's notifications, until the connection ends or Ctrl-C"),
     "--name": {"help": "the name of the class (default: from the title of the document)"},
     "--sync": _flag("declare methods without async, for HttpClient"),
@@ -549,7 +550,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "ORIGIN", "accept requests of web pages of this origin, such as https://example.org; may be repeated"
     ),
     "--max-processes": _number(64, "run at most N processes of the command", 1),
-    "--max-servers": _number(64, "run at most N servers, of all clients", 1),
+    "--max-servers": _number(64, "run at most N servers for all clients together", 1),
     "relay:--idle-seconds": _number(
         1800, "end a session, and its process, after N seconds without a request or a stream"
     ),

@@ -117,7 +117,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 STATUS = """
 exit status:
-  that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
+  the status of the command; `jsonrpc-fast COMMAND --help` shows it
   2    the command line is wrong
 """
 CHECK_STATUS = """
@@ -143,8 +143,8 @@ SERVED_STATUS = """
 exit status:
   0    the client closed standard input, or the HTTP server ended
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, what it names cannot be read or is wrong, or the
-       extra `mcp`, `http` or `mcp-http` is not installed
+  2    the command line is wrong, a file or folder cannot be read or is wrong, or
+       the extra `mcp`, `http` or `mcp-http` is not installed
   3    the address of --http is in use, or cannot be listened on; with a URL: its
        server failed and sent no message
   129  hung up
