@@ -14,6 +14,7 @@ OF_OTHERS: Final = {
     ("adapters/nats/connection.py", "_transport"),
     ("adapters/nats/service.py", "_closed"),
     ("codec/rules.py", "_fields"),
+    ("session/session.py", "_fields"),
 }
 """Private names of other libraries that modules of the package use, by module."""
 NOT_REAL: Final = {"slow", "virtual_time"}
