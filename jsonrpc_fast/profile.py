@@ -52,7 +52,7 @@ class _Record:
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    __signature__: ClassVar = _Signature()
+    __signature__: ClassVar[_Signature] = _Signature()
 
     def __init_subclass__(cls) -> None:
         cls.FIELDS = (*cls.FIELDS, *cls.__annotations__)
@@ -92,7 +92,9 @@ class _Record:
         """Return a copy with some fields changed: `JSONRPC.replace(extra_members=False)`."""
         return type(self)(**{**self.__dict__, **changes})
 
-    __replace__ = replace  # for `copy.replace`
+    def __replace__(self, **changes: Any) -> Self:
+        """Do the same for `copy.replace`."""
+        return self.replace(**changes)
 
 
 class Limits(_Record):

@@ -44,7 +44,7 @@ class Items:
         self, engine: Engine, loop: asyncio.AbstractEventLoop, is_writing: Callable[[], bool], max_items: int
     ) -> None:
         self.call: Call | None = None
-        self.has_ended = False
+        self.has_ended: bool = False
         self.error: Exception | None = None
         self._engine = engine
         self.loop: asyncio.AbstractEventLoop = loop

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..._checks import check_type
 from ..channel import Events
 from .transport import LayeredChannel, SocketChannel, read_buffer
 
-try:
+if TYPE_CHECKING:
     import ssl as ssl
-except ImportError:  # a Python that was built without OpenSSL
-    ssl = cast("Any", None)
+else:
+    try:
+        import ssl
+    except ImportError:  # a Python that was built without OpenSSL
+        ssl = None
 
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
