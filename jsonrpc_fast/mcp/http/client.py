@@ -2,7 +2,7 @@
 
 Rules:
   - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were
-    sent before it, and notifications wait for each other.
+    sent before it, and notifications wait for each other. Both wait for `initialize`.
   - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
     another id is reported as a fault and settles nothing.
   - A request that gets no response affects no other, and fails through `onfail`: with HttpStatusError, InvalidResponse,
@@ -290,6 +290,7 @@ class StreamableHttpClient(Connection):
             post.task = self._begin_request(self._run_request(post, self._last_notice))
             if method == "initialize":
                 self._initialize = message
+                self._last_notice = post.task  # its client may send more without waiting for the session
         elif method == "notifications/cancelled":
             self._cancel(message, data)
         else:
@@ -466,6 +467,8 @@ class StreamableHttpClient(Connection):
                 post.session = begun
                 if not post.is_renewal:
                     self._session = begun
+                    if self._last_notice is post.task:
+                        self._last_notice = None
             # A call of such a tool would need headers that the client cannot write, so the caller must not see the
             # tool.
             if post.method == "tools/list" and post.is_modern and item.error is None:

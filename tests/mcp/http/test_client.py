@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.codec import ParseError, Request, Response
+from jsonrpc_fast.codec import Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
@@ -73,6 +73,27 @@ async def test_the_headers_of_a_legacy_revision() -> None:
     assert call.headers["accept"] == "application/json, text/event-stream"
     assert server.sent("GET")[0].headers["accept"] == "text/event-stream"
     assert call.headers["content-type"] == "application/json"
+
+
+async def test_what_follows_initialize_waits_for_its_session() -> None:
+    """A program may write everything to a relay at once, as it may to a server on stdio."""
+    received: list[Any] = []
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    async with http_script(legacy(echo)) as server:
+        transport = StreamableHttpClient(server.url, profile=MCP_2025_11_25)
+        transport.onmessage = received.append
+        await transport.start()
+        transport.send(Request(1, "initialize", params))
+        transport.send(Notification("notifications/initialized"))
+        transport.send(Request(2, "tools/call", {"name": "add"}))
+        await eventually(lambda: len(received) == 2)
+        await transport.close()
+        session = {"mcp-session-id": "a-session", "mcp-protocol-version": "2025-11-25"}
+        assert [(request.rpc, shown(request)) for request in server.requests if request.body] == [
+            ("initialize", {}),
+            ("notifications/initialized", session),
+            ("tools/call", session),
+        ]
 
 
 async def test_the_headers_of_2026_07_28() -> None:
