@@ -204,7 +204,7 @@ class _Exchange:
         """
         if not self._attempts:
             self._chosen = self._choose(now)
-        # `_may_go_on` has chosen the upstream of every further attempt.
+        # `_may_continue` has chosen the upstream of every further attempt.
         if self._may_be_served is not None and self._chosen is None:
             raise self._may_be_served
         if self._chosen is None:
@@ -264,10 +264,10 @@ class _Exchange:
         # 429 says that the request was not served (RFC 6585, section 4). After 502, 503 and 504 a server behind a proxy
         # may have served it.
         was_refused = status == _TOO_MANY
-        may_go_on = self._may_go_on(now, was_refused)
+        may_continue = self._may_continue(now, was_refused)
         if not was_refused and self._may_be_served is None:
             self._may_be_served = self.library.ReadError(f"status {status}", request=self._request)
-        return not may_go_on and not (was_refused and self._may_be_served)
+        return not may_continue and not (was_refused and self._may_be_served)
 
     def failed(self, upstream: _Upstream, error: Exception, now: float) -> None:
         """Count a failed attempt, and raise the exception if it is the last one."""
@@ -275,13 +275,13 @@ class _Exchange:
         library: Any = self.library
         # Without a connection nothing was sent. A read or write error comes after the request has begun to be sent.
         was_refused = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
-        may_go_on = self._may_go_on(now, was_refused)
+        may_continue = self._may_continue(now, was_refused)
         if not was_refused and self._may_be_served is None:
             self._may_be_served = error
-        if not may_go_on:
+        if not may_continue:
             raise self._may_be_served or error
 
-    def _may_go_on(self, now: float, was_refused: bool) -> bool:
+    def _may_continue(self, now: float, was_refused: bool) -> bool:
         if self._attempts >= self._owner._attempts or now >= self._deadline:
             return False
         self._chosen = self._choose(now)

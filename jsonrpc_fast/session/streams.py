@@ -54,7 +54,7 @@ class Items:
         self._size = 0
         self._waiters = Waiters()
         self._timer: asyncio.TimerHandle | None = None  # while the queue is full
-        self._is_resting = False
+        self._has_stopped_reading = False
 
     def add(self, item: Any) -> None:
         if self.has_ended:
@@ -76,25 +76,26 @@ class Items:
         """Stop reading while the queue is full and this side waits for nothing else."""
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
-        if call is not None and self._is_resting:
+        if call is not None and self._has_stopped_reading:
             call.progressed = self.loop.time()  # nothing arrives, because this side does not read
         # Not counting this call and those of full streams, whose responses may come after the items.
-        others = len(engine.calls) - reading.full_streams - (not self._is_resting)
-        self._rest(others <= 0 and not self._is_writing())
+        others = len(engine.calls) - reading.full_streams - (not self._has_stopped_reading)
+        self._stop_reading(others <= 0 and not self._is_writing())
         self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
 
-    def _rest(self, wanted: bool) -> None:
-        if wanted is not self._is_resting:
-            self._is_resting = wanted
+    def _stop_reading(self, wanted: bool) -> None:
+        """Stop or resume reading, because of this stream."""
+        if wanted is not self._has_stopped_reading:
+            self._has_stopped_reading = wanted
             reading = self._engine.inbox.reading
             reading.full_streams += 1 if wanted else -1
             reading.update()
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._rest(False)
+        self._stop_reading(False)
 
     def settle(self, _: Any, error: Exception | None) -> None:
         """Record the outcome of the call."""
@@ -105,7 +106,7 @@ class Items:
         if not self.has_ended:
             self.has_ended = True  # first, because cancelling the call settles it, and that ends the stream again
             self.error = error
-            self._go_on()
+            self._resume_reading()
             self._waiters.wake()
             if self.call is not None:
                 self._engine.cancel(self.call)
@@ -130,7 +131,7 @@ class Items:
         self._size -= size
         # Resumes at half of the bound, so that reading does not stop and resume with each item.
         if self._timer is not None and not (self._queue and self._is_beyond(0.5)):
-            self._go_on()
+            self._resume_reading()
         return item
 
 
@@ -174,7 +175,9 @@ class Stream:
 
     @property
     def result(self) -> Any:
-        """The result in the response: what the convention keeps of it when the peer has sent the parts.
+        """The result in the response.
+
+        If the peer has sent the parts, the convention defines what is left for the response.
 
         If the peer sends no parts, all of it is here.
 

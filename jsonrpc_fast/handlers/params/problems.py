@@ -115,7 +115,7 @@ class Problem(NamedTuple):
 
 
 class Misfit(ValueError):
-    """Params, or a part of them, do not fit.
+    """Params, or a part of them, do not have the expected type.
 
     Args:
         problems: Why; at most `MAX_PROBLEMS` are kept.
