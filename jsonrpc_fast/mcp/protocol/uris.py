@@ -232,7 +232,7 @@ def template_parts(template: str) -> Iterator[str | Expression]:
         ValueError: `template` is not a template.
     """
     for index, part in enumerate(_EXPRESSION.split(template)):
-        # Text that only looks like an expression would otherwise stand in the URI.
+        # Text that only looks like an expression would otherwise appear in the URI.
         if not index % 2 and ("{" in part or "}" in part):
             raise ValueError("not a URI template (RFC 6570)")
         yield Expression(part) if index % 2 else part
