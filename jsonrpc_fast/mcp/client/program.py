@@ -1,4 +1,10 @@
-"""A server that is a program. Its last output is added to the error if it ends or does not respond."""
+"""A server that is a program. Its last output is added to the error if it ends or does not respond.
+
+Rules:
+  - A report has the last _MAX_LINES lines of stderr, and up to _MAX_NOISE_LINES lines of stdout that are not messages,
+    from its first _PRINTED_BYTES. Long lines are cut.
+  - stdout ends a moment before the exit status is known, so a report waits for it, at most EXIT_SECONDS.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Reading streams of events, and resuming them after the last event when their connection breaks."""
+"""Reading streams of events, and resuming them after the last event when their connection breaks.
+
+Rules:
+  - The id of an event is kept only after the event was handled: otherwise an event could be lost when the stream is
+    resumed.
+  - While `may_read` is not set, nothing is read from a connection, so that the server has to wait.
+  - A stream is resumed with the id of its last event, after the delay that the server requests, within bounds. The
+    delay doubles with each failed attempt, up to _MAX_BACKOFF_SECONDS. After MAX_ATTEMPTS failures in a row the stream
+    is given up.
+  - A status outside TRANSIENT_STATUSES gives the stream up at once; 404 means that the session has ended.
+"""
 
 from __future__ import annotations
 
