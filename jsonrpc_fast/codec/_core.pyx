@@ -44,12 +44,10 @@ No other call here runs Python code: types are compared by address, and numbers,
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport Py_EQ, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport fabs, isfinite
@@ -182,8 +180,6 @@ cdef extern from "Python.h":
 ctypedef object (*Call)(PyObject* function, PyObject** arguments, size_t flags, PyObject* names)
 
 cdef enum:
-    # Larger payloads go to orjson as a view of the text; a copy of a smaller one is cheaper.
-    VIEW_BYTES = 2048
     # A decoder keeps a buffer of up to this size between lines.
     KEPT_BYTES = 65536
 

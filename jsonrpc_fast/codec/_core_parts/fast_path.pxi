@@ -256,13 +256,6 @@ cdef bint is_end_wrong "jsonrpc_fast_is_end_wrong"(const uint8_t* start, const u
     return rules.needs_version and found >> <int>MEMBER_JSONRPC & 1 == 0
 
 
-cdef inline object loads_by_orjson(const uint8_t* start, Py_ssize_t size):
-    """The value in a part of a text, read by orjson. Raises JSONDecodeError."""
-    if size < VIEW_BYTES:
-        return loads(PyBytes_FromStringAndSize(<char*>start, size))
-    return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
-
-
 cdef object loads_part(const uint8_t* start, Py_ssize_t size, int numbers):
     """The value in a part of a text that is JSON. numbers: how they are read.
 
@@ -292,7 +285,7 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
             return ABSENT
     reader.at = payload_end
     try:
-        return loads_by_orjson(start, payload_end - start)
+        return loads(PyBytes_FromStringAndSize(<char*>start, payload_end - start))
     except JSONDecodeError:
         pass
     return ABSENT
@@ -351,8 +344,8 @@ cdef inline PyObject* error_at(
         parts.message = NULL
         parts.data = NULL
         if data == NULL:
-            return new_error(code, message, held(UNSET), False)
-        return new_error(code, message, data, can_be_in_cycle(data))
+            return new_object(ERRORS, code, message, held(UNSET), False)
+        return new_object(ERRORS, code, message, data, can_be_in_cycle(data))
     finally:
         drop_if_any(parts.message)
         drop_if_any(parts.data)
@@ -461,6 +454,15 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
                 if members.id == NULL:
                     return False
                 at = after + 1
+                if end - at >= 10 and memcmp(at, b'"method":"', 10) == 0:
+                    members.method = method_at(reader, at + 9, rules)
+                    if members.method == NULL:
+                        return False
+                    at = past_space_inside(reader.at, end)
+                    if at[0] != c",":
+                        reader.at = at + 1
+                        return at[0] == c"}"
+                    at = past_space_inside(at + 1, end)
     elif end - at >= 20 and memcmp(at, b'{"jsonrpc": "2.0", "', 20) == 0:  # as `json.dumps` writes it
         members.kinds = VERSION_KIND
         at += 19
@@ -569,11 +571,11 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
     payload = moved(&members.payload)
     if members.method == NULL:
         if members.kind == MEMBER_ERROR:
-            return new_response(moved(&members.id), held(None), payload, True)
-        return new_response(moved(&members.id), payload, held(None), tracked)
+            return new_object(RESPONSES, moved(&members.id), held(None), payload, True)
+        return new_object(RESPONSES, moved(&members.id), payload, held(None), tracked)
     if members.id == NULL:
-        return new_notification(moved(&members.method), payload, tracked)
-    return new_request(moved(&members.id), moved(&members.method), payload, tracked)
+        return new_object(NOTIFICATIONS, moved(&members.method), payload, NULL, tracked)
+    return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, tracked)
 
 
 cdef inline bint is_usual(Members* members, Rules rules) noexcept:

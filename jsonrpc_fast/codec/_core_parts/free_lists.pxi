@@ -4,7 +4,7 @@ Rules:
   - Freed messages wait in a list in the caches, long enough for the messages of one chunk of a stream, until they are
     made again; they keep their type, and their fields hold no references.
   - The garbage collector tracks a message only if a field can be part of a cycle: messages do not change.
-  - The structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
+  - `MessageFields` is the layout of the classes in `messages.pxi`, which `use_free_list` checks.
   - What only a freed message refers to may wait, too: an id that is an int of one digit, and a payload that is a short
     list. They keep their one reference. The next int gets another digit, and the next list of as many items as there is
     room for gets these; an empty list is not tracked, so no other code finds it.
@@ -124,32 +124,11 @@ cdef struct MessageClass:
     Py_ssize_t fields
 
 
-cdef struct RequestFields:
+cdef struct MessageFields:
+    # The layout of each class: the public fields in their order, the payload among them.
     PyObject head
-    PyObject* id
-    PyObject* method
-    PyObject* stored
-
-
-cdef struct NotificationFields:
-    PyObject head
-    PyObject* method
-    PyObject* stored
-
-
-cdef struct ResponseFields:
-    PyObject head
-    PyObject* id
-    PyObject* stored
-    PyObject* error
-    bint made
-
-
-cdef struct ErrorFields:
-    PyObject head
-    PyObject* code
-    PyObject* message
-    PyObject* stored
+    PyObject* values[3]  # two of a notification
+    bint made  # of a response
 
 
 cdef MessageClass[KEPT_CLASSES] message_classes
@@ -283,14 +262,6 @@ cdef inline int check_raised() except? -1:
     return -1
 
 
-cdef PyObject* refuse_message(PyObject* first, PyObject* second, PyObject* third) noexcept:
-    """Release the fields of a message that cannot be made for lack of memory. third: may be NULL."""
-    drop(first)
-    drop(second)
-    drop_if_any(third)
-    return NULL
-
-
 cdef inline PyObject* held(value) noexcept:
     hold(<PyObject*>value)
     return <PyObject*>value
@@ -300,140 +271,84 @@ cdef inline bint can_be_in_cycle(PyObject* value) noexcept:
     return PyType_IS_GC(type_of(value))
 
 
-cdef inline PyObject* new_request(PyObject* id, PyObject* method, PyObject* params, bint tracked) noexcept:
-    """A request that takes over the references to its fields; NULL with an exception if there is no memory."""
-    cdef RequestFields* fields = <RequestFields*>take_message(REQUESTS)
+cdef inline PyObject* new_object(
+    int kept, PyObject* first, PyObject* second, PyObject* third, bint tracked
+) noexcept:
+    """An object that takes over the references to its fields; NULL with an exception if there is no memory. third: NULL
+    for a notification."""
+    cdef MessageFields* fields = <MessageFields*>take_message(kept)
     if unlikely(fields == NULL):
-        return refuse_message(id, method, params)
-    fields.id = id
-    fields.method = method
-    fields.stored = params
+        drop(first)
+        drop(second)
+        drop_if_any(third)
+        return NULL
+    fields.values[0] = first
+    fields.values[1] = second
+    if kept != NOTIFICATIONS:
+        fields.values[2] = third
+    if kept == RESPONSES:
+        fields.made = True
     if tracked:
         track(&fields.head)
     return &fields.head
 
 
-cdef inline PyObject* new_notification(PyObject* method, PyObject* params, bint tracked) noexcept:
-    """A notification, as `new_request`."""
-    cdef NotificationFields* fields = <NotificationFields*>take_message(NOTIFICATIONS)
-    if unlikely(fields == NULL):
-        return refuse_message(method, params, NULL)
-    fields.method = method
-    fields.stored = params
-    if tracked:
-        track(&fields.head)
-    return &fields.head
-
-
-cdef inline PyObject* new_response(PyObject* id, PyObject* result, PyObject* error, bint tracked) noexcept:
-    """A response, as `new_request`."""
-    cdef ResponseFields* fields = <ResponseFields*>take_message(RESPONSES)
-    if unlikely(fields == NULL):
-        return refuse_message(id, result, error)
-    fields.id = id
-    fields.stored = result
-    fields.error = error
-    fields.made = True
-    if tracked:
-        track(&fields.head)
-    return &fields.head
-
-
-cdef inline PyObject* new_error(PyObject* code, PyObject* message, PyObject* data, bint tracked) noexcept:
-    """An error, as `new_request`."""
-    cdef ErrorFields* fields = <ErrorFields*>take_message(ERRORS)
-    if unlikely(fields == NULL):
-        return refuse_message(code, message, data)
-    fields.code = code
-    fields.message = message
-    fields.stored = data
-    if tracked:
-        track(&fields.head)
-    return &fields.head
-
-
-cdef object make_request(id, method, params):
-    return made(new_request(
-        held(id),
-        held(method),
-        held(params),
-        can_be_in_cycle(<PyObject*>id) or can_be_in_cycle(<PyObject*>method) or can_be_in_cycle(<PyObject*>params),
-    ))
-
-
-cdef object make_notification(method, params):
-    return made(new_notification(
-        held(method), held(params), can_be_in_cycle(<PyObject*>method) or can_be_in_cycle(<PyObject*>params)
-    ))
-
-
-cdef object make_response(id, result, error):
-    return made(new_response(
-        held(id),
-        held(result),
-        held(error),
-        can_be_in_cycle(<PyObject*>id) or can_be_in_cycle(<PyObject*>result) or can_be_in_cycle(<PyObject*>error),
-    ))
-
-
-cdef object make_error(code, message, data):
-    return made(new_error(
-        held(code),
-        held(message),
-        held(data),
-        can_be_in_cycle(<PyObject*>code) or can_be_in_cycle(<PyObject*>message) or can_be_in_cycle(<PyObject*>data),
+cdef object make_object(int kept, first, second, third):
+    """As `new_object`, with new references. third: ignored for a notification."""
+    return made(new_object(
+        kept,
+        held(first),
+        held(second),
+        NULL if kept == NOTIFICATIONS else held(third),
+        can_be_in_cycle(<PyObject*>first) or can_be_in_cycle(<PyObject*>second) or can_be_in_cycle(<PyObject*>third),
     ))
 
 
 # `params` may be freed at once: CPython bounds the depth of freeing dicts and lists, so the stack does not overflow.
 
 
+cdef inline void clear_object(int kept, PyObject* value) noexcept:
+    cdef MessageFields* fields = <MessageFields*>value
+    drop_id(fields.values[0])
+    drop_payload(fields.values[1])
+    if kept != NOTIFICATIONS:
+        drop_payload(fields.values[2])
+    give_message(kept, value)
+
+
 cdef void free_request(PyObject* value) noexcept:
-    cdef RequestFields* fields = <RequestFields*>value
     untrack(value)
-    drop_id(fields.id)
-    drop(fields.method)
-    drop_payload(fields.stored)
-    give_message(REQUESTS, value)
+    clear_object(REQUESTS, value)
 
 
 cdef void free_notification(PyObject* value) noexcept:
-    cdef NotificationFields* fields = <NotificationFields*>value
     untrack(value)
-    drop(fields.method)
-    drop_payload(fields.stored)
-    give_message(NOTIFICATIONS, value)
+    clear_object(NOTIFICATIONS, value)
 
 
 cdef void clear_response(PyObject* value) noexcept:
-    cdef ResponseFields* fields = <ResponseFields*>value
-    drop_id(fields.id)
-    drop_payload(fields.stored)
-    drop(fields.error)
-    give_message(RESPONSES, value)
+    clear_object(RESPONSES, value)
+
+
+cdef void clear_error(PyObject* value) noexcept:
+    clear_object(ERRORS, value)
+
+
+cdef inline bint is_bounded(PyObject* payload) noexcept:
+    return not can_be_in_cycle(payload) or is_dict(payload) or is_list(payload)
 
 
 cdef void free_response(PyObject* value) noexcept:
-    cdef PyObject* result = (<ResponseFields*>value).stored
     untrack(value)
-    if not can_be_in_cycle(result) or is_dict(result) or is_list(result):
+    if is_bounded((<MessageFields*>value).values[1]):
         clear_response(value)
     else:
         clear_deep(value, clear_response, free_response)
 
 
-cdef void clear_error(PyObject* value) noexcept:
-    cdef ErrorFields* fields = <ErrorFields*>value
-    drop(fields.code)
-    drop(fields.message)
-    drop(fields.stored)
-    give_message(ERRORS, value)
-
-
 cdef void free_error(PyObject* value) noexcept:
-    cdef PyObject* data = (<ErrorFields*>value).stored
     untrack(value)
-    if not can_be_in_cycle(data) or is_dict(data) or is_list(data):
+    if is_bounded((<MessageFields*>value).values[2]):
         clear_error(value)
     else:
         clear_deep(value, clear_error, free_error)
@@ -448,19 +363,13 @@ cdef object call_response(PyObject* type, PyObject** arguments, size_t flags, Py
         return slow_response(type, arguments, flags, names)
     check_id(<object>arguments[0])
     check_result(<object>arguments[1])
-    return make_response(<object>arguments[0], <object>arguments[1], None)
+    return make_object(RESPONSES, <object>arguments[0], <object>arguments[1], None)
 
 
-cdef int use_free_list(
-    int kept,
-    type,
-    Py_ssize_t fields,
-    Py_ssize_t size,
-    void (*release)(PyObject*) noexcept,
-) except -1:
+cdef int use_free_list(int kept, type, Py_ssize_t fields, void (*release)(PyObject*) noexcept) except -1:
     cdef MessageClass* used = &message_classes[kept]
     used.type = <PyTypeObject*>type
-    if used.type.tp_basicsize != size:
+    if used.type.tp_basicsize != sizeof(MessageFields) - (3 - fields + (kept != RESPONSES)) * sizeof(PyObject*):
         raise SystemError(f"{type.__name__} has another layout")
     used.make = used.type.tp_new
     used.fields = fields
@@ -469,10 +378,10 @@ cdef int use_free_list(
     return 0
 
 
-use_free_list(REQUESTS, Request, 3, sizeof(RequestFields), free_request)
-use_free_list(NOTIFICATIONS, Notification, 2, sizeof(NotificationFields), free_notification)
-use_free_list(RESPONSES, Response, 3, sizeof(ResponseFields), free_response)
-use_free_list(ERRORS, Error, 3, sizeof(ErrorFields), free_error)
+use_free_list(REQUESTS, Request, 3, free_request)
+use_free_list(NOTIFICATIONS, Notification, 2, free_notification)
+use_free_list(RESPONSES, Response, 3, free_response)
+use_free_list(ERRORS, Error, 3, free_error)
 cdef Call slow_response = <Call>message_classes[RESPONSES].type.tp_vectorcall
 if FREE_LISTS and slow_response != NULL:
     message_classes[RESPONSES].type.tp_vectorcall = <vectorcallfunc>call_response

@@ -23,10 +23,10 @@ cdef check_invariants():
     cdef list broken = []
     cdef PyObject* first
     cdef PyObject* second
-    request = make_request(1, "m", None)
+    request = make_object(REQUESTS, 1, "m", None)
     first = <PyObject*>request
     request = None
-    request = make_request(2, "m", None)
+    request = make_object(REQUESTS, 2, "m", None)
     if FREE_LISTS and <PyObject*>request != first or type(request) is not Request or _is_tracked(request):
         broken.append("free lists")
     if type(decode(b"{}")) is not ParseError or encode_result(1, 2) != b'{"jsonrpc":"2.0","id":1,"result":2}\n':

@@ -313,13 +313,13 @@ cdef inline object message_of(Verdict* verdict, id, method, payload, extra):
         if payload is ABSENT or is_null(payload):
             payload = None
         if verdict.kind == A_REQUEST:
-            return make_request(id, method, with_extra(payload, extra))
-        return make_notification(method, with_extra(payload, extra))
+            return make_object(REQUESTS, id, method, with_extra(payload, extra))
+        return make_object(NOTIFICATIONS, method, with_extra(payload, extra), None)
     if id is ABSENT:
         id = None
     if verdict.kind == A_RESULT:
-        return make_response(id, with_extra(payload, extra), None)
-    return make_response(id, with_extra(None, extra), payload)
+        return make_object(RESPONSES, id, with_extra(payload, extra), None)
+    return make_object(RESPONSES, id, with_extra(None, extra), payload)
 
 
 cdef object fault_of(Verdict* verdict, id, index):
@@ -403,7 +403,7 @@ cdef object error_of_parts(code, message, data, extra):
     """The Error with valid members. data: ABSENT if absent."""
     if not PyLong_CheckExact(code):
         code = int.__int__(code)
-    return make_error(code, message, with_extra(UNSET if data is ABSENT else data, extra))
+    return make_object(ERRORS, code, message, with_extra(UNSET if data is ABSENT else data, extra))
 
 
 cdef object error_or_none(obj, Rules rules):
