@@ -106,6 +106,7 @@ class McpEndpoint:
         self._session_requests = SessionRequests(server, settings, session_options, self._responder)
         self._stateless_requests = StatelessRequests(server, settings, session_options, self._responder)
         self._idle: asyncio.Future[None] | None = None
+        self._closed_by: asyncio.AbstractEventLoop | None = None
         self.requests: int = 0
         self.is_closing: bool = False
         self._lifespan = LifespanHolder(server.lifespan, settings.lifespan_seconds)
@@ -123,6 +124,8 @@ class McpEndpoint:
         fields: list[Header] = list(scope["headers"])
         headers = dict(fields)
         request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
+        if self.is_closing and asyncio.get_running_loop() is not self._closed_by:
+            self.is_closing = False  # a framework that has closed it is served again, as by one test after another
         # Checked before anything is read, so that refusing a request is cheap.
         if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
@@ -234,7 +237,7 @@ class McpEndpoint:
         """Begin or end with the ASGI server. Return why that failed; None if it did not."""
         try:
             if event == "lifespan.startup":
-                self.is_closing = False  # an application may be served again, as by one test after another
+                self.is_closing = False  # an application may be served again
                 await self._lifespan.enter()
             else:
                 await self.close()
@@ -254,7 +257,7 @@ class McpEndpoint:
         """
         check_seconds("grace_seconds", grace_seconds, may_be_none=False)
         self.is_closing = True
-        loop = asyncio.get_running_loop()
+        self._closed_by = loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
         self._stateless_requests.end_streams()  # subscriptions never end on their own
         await self._stateless_requests.close_spare()

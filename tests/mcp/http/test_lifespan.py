@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
@@ -73,6 +74,23 @@ async def test_an_application_can_be_served_again() -> None:
             body = modern(request(1, "tools/call", name="value", arguments={}))
             async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
                 assert (await client.post("/mcp", **body)).status_code == 200
+        assert events == ["begin", "end"] * rounds
+
+
+def test_a_mounted_application_can_be_served_again_in_another_loop() -> None:
+    """Its framework closes it at the end, but does not tell it of another begin."""
+    server, events = counting()
+    app = McpEndpoint(server)
+
+    async def serve() -> None:
+        start, _ = await Exchange(app, initialize()).events()
+        assert start["status"] == 200
+        await app.close()
+        start, _ = await Exchange(app, initialize()).events()
+        assert start["status"] == 503
+
+    for rounds in (1, 2):
+        asyncio.run(serve())
         assert events == ["begin", "end"] * rounds
 
 
