@@ -79,10 +79,7 @@ class McpEndpoint:
     """
 
     def __init__(
-        self,
-        server: ConnectionFactory,
-        session_options: SessionOptions | None = None,
-        **options: Unpack[HttpOptions],
+        self, server: ConnectionFactory, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]
     ) -> None:
         self._settings = settings = HttpSettings(**options)
         # A malformed item of a batch gets a response: over HTTP no program prints by mistake.

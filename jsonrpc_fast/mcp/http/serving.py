@@ -59,12 +59,7 @@ def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 def run_http(
-    app: Any,
-    host: str,
-    port: int,
-    *,
-    grace_seconds: float = 5.0,
-    uvicorn_options: Mapping[str, Any] | None = None,
+    app: Any, host: str, port: int, *, grace_seconds: float = 5.0, uvicorn_options: Mapping[str, Any] | None = None
 ) -> int:
     """Serve an endpoint until a signal arrives. Use it as a `main`.
 

@@ -48,13 +48,7 @@ from ..values.outputs import output_type
 from ..values.scopes import declared_scopes
 from ..values.tools import CheckedTool
 from .functions import RegisteredFunction, name_of
-from .registry import (
-    Completer,
-    Registered,
-    RegisteredTool,
-    Registry,
-    ShownErrors,
-)
+from .registry import Completer, Registered, RegisteredTool, Registry, ShownErrors
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")

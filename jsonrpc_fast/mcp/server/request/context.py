@@ -98,11 +98,7 @@ class Context:
     )
 
     def __init__(
-        self,
-        request: SessionContext,
-        rules: RequestRules,
-        params: Mapping[str, Any],
-        server: ContextServer,
+        self, request: SessionContext, rules: RequestRules, params: Mapping[str, Any], server: ContextServer
     ) -> None:
         self._request = request
         self._rules = rules

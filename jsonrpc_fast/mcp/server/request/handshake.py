@@ -37,14 +37,7 @@ from ...protocol.meta import (
     method_not_found,
     object_members,
 )
-from ...protocol.versions import (
-    HANDSHAKE_VERSIONS,
-    MODERN_VERSIONS,
-    REVISIONS,
-    VERSIONS,
-    Revision,
-    in_order,
-)
+from ...protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS, Revision, in_order
 
 _MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])

@@ -103,12 +103,7 @@ class Lifespan:
             self._task.cancel()
         return self._task
 
-    async def _run(
-        self,
-        ready: asyncio.Future[None],
-        end: asyncio.Event,
-        previous: asyncio.Task[None] | None,
-    ) -> None:
+    async def _run(self, ready: asyncio.Future[None], end: asyncio.Event, previous: asyncio.Task[None] | None) -> None:
         # If the earlier task belongs to another loop, as in consecutive tests, it cannot be awaited.
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])

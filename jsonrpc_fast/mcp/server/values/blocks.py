@@ -131,11 +131,7 @@ class Text(Block):
         options: See `BlockOptions`.
     """
 
-    def __init__(
-        self,
-        text: str,
-        **options: Unpack[BlockOptions],
-    ) -> None:
+    def __init__(self, text: str, **options: Unpack[BlockOptions]) -> None:
         super().__init__({"type": "text", "text": text}, **options)
 
 
@@ -144,12 +140,7 @@ class Media(Block):
 
     _kind: ClassVar[str]
 
-    def __init__(
-        self,
-        data: Data,
-        mime_type: str | None = None,
-        **options: Unpack[BlockOptions],
-    ) -> None:
+    def __init__(self, data: Data, mime_type: str | None = None, **options: Unpack[BlockOptions]) -> None:
         super().__init__(_media(self._kind, data, mime_type), **options)
 
 
@@ -232,11 +223,7 @@ class EmbeddedResource(Block):
     """
 
     def __init__(
-        self,
-        uri: str,
-        contents: str | Data,
-        mime_type: str | None = None,
-        **options: Unpack[BlockOptions],
+        self, uri: str, contents: str | Data, mime_type: str | None = None, **options: Unpack[BlockOptions]
     ) -> None:
         if isinstance(contents, os.PathLike):
             mime_type = mime_type or _type_of_name(os.fspath(contents))
