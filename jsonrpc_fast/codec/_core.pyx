@@ -155,7 +155,7 @@ from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
 from ._numbers import check_numbers, loads_as, numbers_of
 from ._pickling import remake
 from ._responding import Responder
-from ._stream import AT_WORK, CLOSED, FAILED
+from ._stream import IN_USE, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder
 from .rules import KIND_BITS as _KIND_BITS

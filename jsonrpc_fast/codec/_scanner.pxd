@@ -425,14 +425,14 @@ cdef inline const uint8_t* skip_digits "jsonrpc_fast_skip_digits"(
 
 cdef inline bint is_too_large(const uint8_t* at, const uint8_t* end) noexcept nogil:
     """Whether a valid number rounds to an infinite double, that is, whether it is 2**1024 - 2**970 or more."""
-    # The digits of that bound without its trailing zeros; the first digit stands for 10**308.
+    # The digits of that bound without its trailing zeros. The first digit is multiplied by 10**308.
     cdef const char* bound = (
         b"1797693134862315807937289714053034150799341327100378269361737789804449682927647509466490179775872070"
         b"9633028641669288791094655554785194040263065748867150582068190890200070838367627385484581771153176447"
         b"5730270069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904"
         b"174497792"
     )
-    cdef int64_t power = -1  # the power of ten that the first digit other than 0 stands for
+    cdef int64_t power = -1  # the power of ten of the first digit other than 0
     cdef int64_t exponent = 0
     cdef bint in_fraction = False
     cdef bint negative = False

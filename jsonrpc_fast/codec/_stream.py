@@ -1,7 +1,7 @@
 """The stream decoder, generic over the `decode` of either backend.
 
 Rules:
-  - A decoder is open, at work (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
+  - A decoder is open, in use (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
     says which: None while it is open, otherwise the reason why calls are refused.
   - An exception that is due to a mistake of the caller, such as a wrong argument, is raised before anything is read.
     Any other exception may have lost a part of a frame, so it closes the decoder.
@@ -35,7 +35,7 @@ _NO_JSON: Final = (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
 """The faults of a line that may not be a message at all: they get a hint of what it looks like."""
 
 # Why a decoder refuses a call.
-AT_WORK: Final = "the decoder is at work"
+IN_USE: Final = "the decoder is in use"
 CLOSED: Final = "the decoder is closed"
 FAILED: Final = "the decoder is closed: an exception interrupted it"
 
@@ -87,7 +87,7 @@ class StreamDecoder(Generic[M]):
         self._begin("newline" if framing == "auto" else framing)
 
     def __repr__(self) -> str:
-        state = "open" if self._refusal in (None, AT_WORK) else "closed"
+        state = "open" if self._refusal in (None, IN_USE) else "closed"
         return f"<Decoder {state} framing={self._framing!r}>"
 
     @property
@@ -139,7 +139,7 @@ class StreamDecoder(Generic[M]):
             try:
                 # Set first and cleared last: an exception that interrupts the reading leaves the decoder closed,
                 # because it may hold half a frame.
-                self._refusal = AT_WORK
+                self._refusal = IN_USE
                 items = self._feed(data, max_items)
                 self._refusal = None
                 return items
@@ -159,8 +159,8 @@ class StreamDecoder(Generic[M]):
         """
         with self._lock:
             refusal = self._why_refused()
-            if refusal == AT_WORK:
-                raise ValueError(AT_WORK)
+            if refusal == IN_USE:
+                raise ValueError(IN_USE)
             if refusal is not None:
                 return []
             self._end()

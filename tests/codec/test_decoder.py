@@ -453,14 +453,14 @@ def test_an_exception_within_a_framing(impl: ModuleType, kind: str, name: str, m
 
 
 def test_a_call_within_a_call_is_refused() -> None:
-    """A trace function or a finalizer calls the decoder at work. The core's test is in `test_hostile_objects`."""
+    """A trace function or a finalizer calls a decoder that is in use. The core's test is in `test_hostile_objects`."""
     decoder = _pure.Decoder()
     refused: list[str] = []
 
     def call_again(frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_name == "_read" and not refused:
             for call in (lambda: decoder.feed(b"x\n"), decoder.close):
-                with pytest.raises(ValueError, match=r"^the decoder is at work$") as caught:
+                with pytest.raises(ValueError, match=r"^the decoder is in use$") as caught:
                     call()
                 refused.append(str(caught.value))
         return call_again

@@ -30,7 +30,7 @@ from jsonrpc_fast import JSONRPC
 from jsonrpc_fast.codec._json import ORJSON_FAULT
 from jsonrpc_fast.framing.frames import frame
 
-AT_WORK = "the decoder is at work"
+IN_USE = "the decoder is in use"
 FRAMINGS = ("newline", "content-length", "sse", "concatenated", "auto")
 THREADS = 4
 FUZZED_SECONDS = 5.0
@@ -106,7 +106,7 @@ def share_a_decoder(impl: ModuleType, framing: str, max_items: int | None, round
                 items: list[Any] = decoder.feed(data) if max_items is None else decoder.feed(data, max_items)
                 return items
             except ValueError as error:
-                if str(error) != AT_WORK:
+                if str(error) != IN_USE:
                     raise
                 refused[thread] += 1
                 time.sleep(0)
@@ -143,7 +143,7 @@ def tear_messages(impl: ModuleType, framing: str, rounds: int, seed: int) -> Non
                 if thread == 0 and number == rounds * 3 // 4:
                     items += decoder.close()
             except ValueError as error:
-                if str(error) not in (AT_WORK, "the decoder is closed"):
+                if str(error) not in (IN_USE, "the decoder is closed"):
                     raise
             else:
                 flat = [each for item in items for each in (item if type(item) is list else [item])]

@@ -51,7 +51,7 @@ class Decoder(StreamDecoder[_M]):
 
     def _why_refused(self):
         state = (<Reader?>self._frames).state_at_rest()
-        return AT_WORK if state == WORKING else FAILED if state == BROKEN else self._refusal
+        return IN_USE if state == WORKING else FAILED if state == BROKEN else self._refusal
 
     def _end(self):
         super()._end()

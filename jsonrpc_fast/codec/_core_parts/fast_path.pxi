@@ -447,7 +447,7 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
     if end - at >= 24 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
         members.kinds = VERSION_KIND
         at += 17
-        if memcmp(at, b'"id":', 5) == 0 and is_digit(at[5]):  # as nearly all peers go on
+        if memcmp(at, b'"id":', 5) == 0 and is_digit(at[5]):  # as nearly all peers continue
             after = number_after(at + 5, end, &number)
             if after != NULL and after[0] == c"," and after[1] == c'"':
                 members.id = integer_of(number)

@@ -1,5 +1,5 @@
 """Numbers as Python objects, exactly as orjson reads them. orjson itself reads the *odd* ones: those with too many digits
-for the ways here, or too large or too small an exponent."""
+for these functions, or too large or too small an exponent."""
 
 cdef enum:
     # All numbers with so many digits fit in 63 bits, and in 64.

@@ -37,7 +37,7 @@ cdef extern from "Python.h":
     void drop_if_any "Py_XDECREF"(PyObject* value)
 
 cdef enum:
-    # An output begins on the C stack; a longer one goes on in a bytes object.
+    # An output begins on the C stack; a longer one continues in a bytes object.
     OUTPUT_BYTES = 4096
     MARGIN = 128
 

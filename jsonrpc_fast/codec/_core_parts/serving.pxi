@@ -5,7 +5,7 @@ from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
 
 cdef extern from "Python.h":
     void* vectorcall_of "PyVectorcall_Function"(PyObject* function)
-    bint send_to "PyIter_Send"(object coroutine, object value, PyObject** result) except -1  # whether it goes on
+    bint send_to "PyIter_Send"(object coroutine, object value, PyObject** result) except -1  # whether it continues
     object call_with_names "PyObject_VectorcallDict"(PyObject* function, PyObject** arguments, size_t count, PyObject* names)
 
 

@@ -158,7 +158,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     if at[0] != c"-" and not c"0" <= at[0] <= c"9":
         return None if at[0] == c"n" else ()
     if end - at > limit:
-        return 10 ** <object>limit  # stands for any integer over the limit
+        return 10 ** <object>limit  # represents any integer over the limit
     if number_after(at, end, &number) == end:
         return PyLong_FromLongLong(number)
     found = exact_number(bytes_of(value))
@@ -436,7 +436,7 @@ cdef inline const uint8_t* past_last_brace(const uint8_t* at, const uint8_t* end
 
 
 cdef object fault_of_many(const uint8_t* start, Cursor* cursor, Rules rules):
-    """The fault of a batch that goes on after the allowed items; invalid UTF-8 comes first."""
+    """Return the fault of a batch that continues after the allowed items; invalid UTF-8 comes first."""
     cdef const uint8_t* invalid = find_invalid(start, cursor.end)
     if invalid != NULL:
         return make_fault(INVALID_UTF8, None, invalid - start)

@@ -122,7 +122,7 @@ cdef class Reader:
     cdef inline int begin(self) except -1:
         """Begin a call. A finalizer that runs meanwhile may call again, or let another thread do so."""
         if not acquire(&self.lock) or self.state == WORKING:
-            raise ValueError(AT_WORK)
+            raise ValueError(IN_USE)
         if self.state != AT_REST:
             release(&self.lock)
             raise ValueError(FAILED if self.state == BROKEN else CLOSED)

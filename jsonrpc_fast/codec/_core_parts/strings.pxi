@@ -217,7 +217,7 @@ cdef enum:
     FEW_BYTES = 64
     # How many units `fill` may write before it checks the room again.
     TEXT_UNITS = 32
-    # Shorter strings have ways of their own: `short_text`, if SHORT_ROOM bytes are left, `latin`, and `short_wide_text`.
+    # Shorter strings have their own functions: `short_text`, if SHORT_ROOM bytes are left, `latin`, and `short_wide_text`.
     SHORT_BYTES = 32
     SHORT_ROOM = 48
     SHORT_UNITS = 16
@@ -230,7 +230,7 @@ cdef enum Filling:
 
 cdef struct Text:
     # A string that is being built from units of one size.
-    const uint8_t* at  # where reading goes on
+    const uint8_t* at  # where reading continues
     const uint8_t* end
     uint8_t* units
     Py_ssize_t room  # bytes at `units`
@@ -240,7 +240,7 @@ cdef struct Text:
 
 
 cdef int32_t[256] HEX_DIGITS  # 0x10000 for other bytes
-cdef uint8_t[256] IS_PLAIN  # whether a byte in a string stands for itself
+cdef uint8_t[256] IS_PLAIN  # whether a byte in a string is its own character
 cdef uint8_t[256] SHORT_ESCAPES  # by the byte after the backslash; 0 for other bytes
 
 

@@ -91,7 +91,7 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
     a mark.
 
     Bounds: a container is read only if the text ends in a closing brace or bracket. So no bound is checked behind a byte
-    that is none of these, up to the next byte that is no space.
+    that is not one of these, up to the next byte that is not a space.
     """
     cdef const uint8_t* end = reader.end
     cdef PyObject** top = reader.stack
