@@ -54,9 +54,6 @@ class _Record:
     FIELDS: ClassVar[tuple[str, ...]] = ()
     __signature__: ClassVar[_Signature] = _Signature()
 
-    def __init_subclass__(cls) -> None:
-        cls.FIELDS = (*cls.FIELDS, *cls.__annotations__)
-
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in self.FIELDS:
@@ -127,6 +124,9 @@ class Limits(_Record):
             check_count(name, getattr(self, name), minimum, maximum, may_be_none=False)
 
 
+Limits.FIELDS = tuple(Limits.__annotations__)
+
+
 class Profile(_Record):
     """The rules that a protocol adds to JSON-RPC 2.0 or relaxes.
 
@@ -191,6 +191,9 @@ class Profile(_Record):
             raise ValueError('floats must be "float" or "decimal"')
         if self.writes not in get_args(WrittenForm):
             raise ValueError('writes must be "2.0", "1.0" or "unversioned"')
+
+
+Profile.FIELDS = tuple(Profile.__annotations__)
 
 
 def plain_profile(profile: Profile) -> Profile:
