@@ -37,9 +37,9 @@ class Account:
     __slots__ = ("items", "max_bytes", "max_items", "shared", "size")
 
     def __init__(self, max_items: int, max_bytes: int, shared: Account | None = None) -> None:
-        self.max_items = max_items
-        self.max_bytes = max_bytes
-        self.shared = shared
+        self.max_items: int = max_items
+        self.max_bytes: int = max_bytes
+        self.shared: Account | None = shared
         self.items: int = 0
         self.size: int = 0
 
