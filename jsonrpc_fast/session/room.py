@@ -188,7 +188,7 @@ class Room:
 
     def __init__(self, bounds: Bounds) -> None:
         shared = None if bounds.group is None else bounds.group.messages
-        self.bounds = bounds
+        self.bounds: Bounds = bounds
         self.running: int = 0
         self.waiting: Account = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
         self.alongside: Account = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
