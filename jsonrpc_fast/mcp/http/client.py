@@ -309,7 +309,8 @@ class StreamableHttpClient(Connection):
         if self._session is None and (post is None or post.is_modern):
             self._written(len(data))
         else:
-            self._task(self._run_notice(data, message.method, {}, None), self._notices)
+            before = None if self._session is not None else self._last_notice  # without a session, wait for it
+            self._task(self._run_notice(data, message.method, {}, before), self._notices)
 
     # Requests.
 

@@ -86,14 +86,14 @@ async def test_what_follows_initialize_waits_for_its_session() -> None:
         transport.send(Request(1, "initialize", params))
         transport.send(Notification("notifications/initialized"))
         transport.send(Request(2, "tools/call", {"name": "add"}))
+        transport.send(Request(3, "tools/call", {"name": "add"}))
+        transport.send(Notification("notifications/cancelled", {"requestId": 3}))
         await eventually(lambda: len(received) == 2)
         await transport.close()
         session = {"mcp-session-id": "a-session", "mcp-protocol-version": "2025-11-25"}
-        assert [(request.rpc, shown(request)) for request in server.requests if request.body] == [
-            ("initialize", {}),
-            ("notifications/initialized", session),
-            ("tools/call", session),
-        ]
+        sent = [(request.rpc, shown(request)) for request in server.requests if request.body]
+        assert sent[:2] == [("initialize", {}), ("notifications/initialized", session)]
+        assert sorted(sent[2:]) == [("notifications/cancelled", session), ("tools/call", session)]
 
 
 async def test_the_headers_of_2026_07_28() -> None:
