@@ -391,7 +391,9 @@ class GatewayConnection(FrontSession):
             self.push([Notification(method, params)], destination)
 
     def changed(self, method: str, subject: str) -> None:
-        if self._handshake.may_send(Notification(method)):
+        # A client of 2026-07-28 has several connections: what another one subscribed to is not kept for this one.
+        is_wanted = self._catalog is not None or method != UPDATED or self._subscriptions.has(subject)
+        if is_wanted and self._handshake.may_send(Notification(method)):
             self.add_change(method, subject)
 
     def notifications_of(self, method: str, subject: str) -> Iterator[Notification]:

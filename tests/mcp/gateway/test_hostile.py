@@ -240,6 +240,17 @@ async def test_a_server_cannot_fill_the_changes_of_a_resource() -> None:
         assert all(params == {"uri": "a://b"} for params in notes)
 
 
+async def test_a_connection_keeps_no_changes_of_resources_that_it_did_not_subscribe_to() -> None:
+    """One client of 2026-07-28 has several connections, one of which may not read."""
+    _, gateway = beside({})
+    _, transport = memory_pair(profile=MCP_2025_11_25, raw=True)
+    connection = gateway.connection(transport, {})
+    await connection.start()
+    connection.changed("notifications/resources/updated", "a://b")
+    assert connection.can_serve()
+    await connection.close()
+
+
 async def test_a_flood_of_requests_to_the_client_is_bounded() -> None:
     bad, gateway = beside({"tools/call": {"content": []}})
     asked = 0
