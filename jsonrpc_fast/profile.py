@@ -35,10 +35,13 @@ _RANGES: Final = (
 class _Signature:
     """The signature of a record, which is made when it is requested."""
 
-    def __get__(self, record: _Record | None, kind: type[_Record]) -> Signature:
+    def __get__(self, record: _Record | None, kind: type[_Record]) -> Signature | None:
         from inspect import Parameter, Signature
 
-        fields = [(name, getattr(kind, name), kind.__annotations__.get(name)) for name in kind.FIELDS]
+        if kind.__init__ is not _Record.__init__:
+            return None  # a subclass has its own: `inspect.signature` reads that
+        annotations = next(base.__annotations__ for base in kind.__mro__ if "FIELDS" in vars(base))
+        fields = [(name, getattr(kind, name), annotations[name]) for name in kind.FIELDS]
         return Signature(
             [Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=of) for name, value, of in fields]
         )

@@ -111,6 +111,18 @@ def test_keyword_only_arguments() -> None:
     assert list(inspect.signature(Profile).parameters) == ["name", *DEFAULTS]
 
 
+def test_signature_of_subclass() -> None:
+    class Named(Profile):
+        name: str = "named"
+
+    class Tagged(Profile):
+        def __init__(self, tag: str) -> None:
+            super().__init__(name=tag)
+
+    assert str(inspect.signature(Named)).startswith("(*, name: 'str' = 'named', null_request_ids: 'bool' = True, ")
+    assert str(inspect.signature(Tagged)) == "(tag: 'str') -> 'None'"
+
+
 def test_replace() -> None:
     strict = JSONRPC.replace(extra_members=False, limits=JSONRPC.limits.replace(depth=5))
     assert (strict.extra_members, strict.limits.depth, strict.name) == (False, 5, "jsonrpc")
