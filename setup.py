@@ -9,7 +9,7 @@ the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
 Nothing is written next to the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
-again with the same settings (`--force` does both). If that folder cannot be written, they stay in the build's own
+again with the same settings (`--force` does both), and a branch that was built once is free. If that folder cannot be written, they stay in the build's own
 folder.
 
 A docstring of the core that ends with a reference, such as `_pure.decode`, gets the docstring of that name in the pure
@@ -54,6 +54,8 @@ ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_pl
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
 REFERENCE = re.compile(r'`(_messages|_pure|_serving)\.([\w.]+)`(?=""")')
+KEPT_BUILDS = 12
+"""How many builds are kept, so that a branch that was built once is built at once."""
 SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET")
 """Variables that change what a compiler makes."""
 
@@ -152,7 +154,7 @@ class BuildCore(build_ext):
         place(kept, target.read_bytes())
 
     def kept_folder(self):
-        """Return the folder of these sources and this Cython, and remove those of others."""
+        """Return the folder of these sources and this Cython, and remove the ones that were not used for longest."""
         import Cython
 
         texts = [*documented_sources().values(), Path(__file__).read_bytes(), Cython.__version__.encode()]
@@ -162,9 +164,10 @@ class BuildCore(build_ext):
                 (base / key).mkdir(parents=True, exist_ok=True)
             except OSError:
                 continue
-            for other in base.iterdir():
-                if other.name != key:
-                    shutil.rmtree(other, ignore_errors=True)
+            os.utime(base / key)
+            newest = sorted(base.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+            for other in newest[KEPT_BUILDS:]:
+                shutil.rmtree(other, ignore_errors=True)
             return base / key
         raise OSError(f"cannot write to {self.build_temp}")
 
