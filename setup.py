@@ -9,8 +9,8 @@ the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
 Nothing is written next to the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
-again with the same settings (`--force` does both), and a branch that was built once is free. If that folder cannot be written, they stay in the build's own
-folder.
+again with the same settings (`--force` does both), and a branch that was built once is free. If that folder cannot be
+written, they stay in the build's own folder.
 
 A docstring of the core that ends with a reference, such as `_pure.decode`, gets the docstring of that name in the pure
 backend instead. It takes one line there, so the numbers of lines in tracebacks are those of the sources.
