@@ -11,8 +11,8 @@
     session    what the sessions of server and client share
     applications   the interface between `server` and `http`, which this package joins
 
-Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect` and `mcp.Gateway` load
-theirs on first use.
+Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect`, `mcp.blocking`
+and `mcp.Gateway` load theirs on first use.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ for _name in ("msgspec", "jsonschema_rs"):
 from .applications import HttpServing, provide  # noqa: E402  # not before the extra is known to be there
 
 if TYPE_CHECKING:
+    from .client.blocking_client import blocking as blocking
     from .client.connecting import connect as connect
     from .gateway import Gateway as Gateway
 else:
@@ -36,12 +37,16 @@ else:
             from .client.connecting import connect
 
             return connect
+        if name == "blocking":
+            from .client.blocking_client import blocking
+
+            return blocking
         if name == "Gateway":
             return _load_gateway()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Gateway", "connect"]
+__all__ = ["Gateway", "blocking", "connect"]
 
 
 def _load_http() -> HttpServing:

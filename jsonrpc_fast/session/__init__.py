@@ -19,6 +19,7 @@ from ..hooks import (
     RequestStartedHook,
 )
 from ..types import TIMEOUT_SECONDS
+from .blocking_session import Blocking, BlockingSession, blocking, blocking_method
 from .budget import ResponseBudget
 from .calls import Call
 from .context import SessionContext
@@ -46,6 +47,8 @@ from .subscriptions import Gap, Subscription, Subscriptions
 __all__ = [
     "TIMEOUT_SECONDS",
     "AcpConvention",
+    "Blocking",
+    "BlockingSession",
     "Bounds",
     "Call",
     "CallPreparedHook",
@@ -82,4 +85,6 @@ __all__ = [
     "Stream",
     "Subscription",
     "Subscriptions",
+    "blocking",
+    "blocking_method",
 ]

@@ -68,6 +68,7 @@ MAY_IMPORT_ASYNCIO = (
     "handlers.failures",
     "handlers.deadlines",
     "handlers.executors",
+    "session.blocking_session",
     "session.session",
     "session.calling",
     "session.reconnecting",

@@ -196,10 +196,19 @@ class Client:
         self._log_level: str | None = None
         self._output_schemas: dict[str, dict[str, Any] | Schema | None] = {}
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Connect, as `async with` does: for a notebook, whose cells share the client. `close` ends it.
+
+        Raises:
+            StateError: The client was started already.
+            Exception: See `connect`.
+        """
         if self._sign_in is not None:
             await self._sign_in()
         await self._connect(self._deadline(UNSET))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def _connect(self, deadline: float) -> None:
@@ -283,7 +292,7 @@ class Client:
             StateError: The client is not connected.
         """
         if self._server is None:
-            raise StateError("the client is not connected")
+            raise StateError("the client is not connected: use it in `async with`, or await its `start`")
         return self._server
 
     async def call(

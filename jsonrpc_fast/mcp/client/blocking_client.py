@@ -1,0 +1,70 @@
+"""The MCP client for programs without an event loop: the methods of `Client`, which wait for their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec
+
+from ...session import Blocking, blocking_method
+from .client import Client
+from .connecting import connect
+from .handshake import ServerContext
+
+P = ParamSpec("P")
+
+
+class BlockingClient(Blocking):
+    """A client whose methods block: see `blocking`. Arguments, results and exceptions are those of `Client`.
+
+    Attributes:
+        client: The asynchronous client, which belongs to the thread of the event loop.
+    """
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self.client: Client = client
+
+    async def _start(self) -> None:
+        await self.client.start()
+
+    async def _close(self) -> None:
+        await self.client.close()
+
+    @property
+    def server(self) -> ServerContext:
+        """The server: its revision, capabilities, name and instructions; see `Client.server`."""
+        return self.client.server
+
+    call = blocking_method(Client.call, "client")
+    notify = blocking_method(Client.notify, "client")
+    ping = blocking_method(Client.ping, "client")
+    list_prompts = blocking_method(Client.list_prompts, "client")
+    list_resources = blocking_method(Client.list_resources, "client")
+    list_resource_templates = blocking_method(Client.list_resource_templates, "client")
+    list_tools = blocking_method(Client.list_tools, "client")
+    get_prompt = blocking_method(Client.get_prompt, "client")
+    call_tool = blocking_method(Client.call_tool, "client")
+    read_resource = blocking_method(Client.read_resource, "client")
+    complete = blocking_method(Client.complete, "client")
+    set_level = blocking_method(Client.set_level, "client")
+
+
+def _with_arguments_of(
+    function: Callable[P, Client],
+) -> Callable[[Callable[..., BlockingClient]], Callable[P, BlockingClient]]:
+    """Give a function the arguments of another one, for type checkers."""
+    return lambda decorated: decorated
+
+
+@_with_arguments_of(connect)
+def blocking(*args: object, **kwargs: object) -> BlockingClient:
+    """Return a client for a program without an event loop. `with` connects it and closes it.
+
+        with blocking("python", "server.py") as client:
+            print(client.call_tool("add", {"a": 1, "b": 2}))
+
+    Several threads may use it. It runs in the thread of all blocking clients, in which handlers are called, too.
+
+    The arguments and the exceptions are those of `connect`.
+    """
+    return BlockingClient(connect(*args, **kwargs))  # type: ignore[arg-type]

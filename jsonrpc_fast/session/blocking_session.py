@@ -1,0 +1,301 @@
+"""Sessions for programs without an event loop: their methods wait for the result.
+
+Rules:
+  - One thread, a daemon, runs the event loop of all blocking objects of the process. It starts with the first one and
+    ends with the last.
+  - Sessions, transports and handlers live in that thread. Any other thread may call: a handler that waited there would
+    keep the loop from reading the response.
+  - A wait that is interrupted, as by Ctrl-C, cancels its call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
+
+from .._typing import Self, Unpack
+from ..codec import Notification, Params
+from ..errors import ConnectionLost, StateError
+from ..handlers import Handlers
+from ..transports import Transport
+from ..types import UNSET, Unset
+from .calling import CallOptions
+from .options import SessionOptions
+from .reconnecting import ReconnectingSession
+from .session import Session
+from .threads import run_threadsafe
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """The thread of the event loop, while something uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._end: asyncio.Event
+
+    def enter(self) -> None:
+        """Count one more user, and start the thread for the first one."""
+        with self._lock:
+            # In a forked child, the thread of the parent is not alive.
+            if self._thread is None or not self._thread.is_alive():
+                begun: concurrent.futures.Future[None] = concurrent.futures.Future()
+                work = self._run(begun)
+                self._thread = threading.Thread(target=asyncio.run, args=(work,), name="jsonrpc_fast", daemon=True)
+                self._thread.start()
+                begun.result()
+                self._users = 0
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count one user less, and end the thread after the last one."""
+        with self._lock:
+            self._users -= 1
+            if self._users or self._thread is None:
+                return
+            thread, self._thread = self._thread, None
+            if thread.is_alive():
+                self._loop.call_soon_threadsafe(self._end.set)
+        thread.join()
+
+    def wait_for(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the loop, and wait for its result.
+
+        Raises:
+            StateError: The caller runs in the loop's thread, or that thread does not run.
+            ConnectionLost: The coroutine was cancelled, because its object is closed.
+        """
+        thread = self._thread
+        if threading.current_thread() is thread:
+            raise StateError("a blocking call in the thread of its own event loop never ends: await context.session")
+        if thread is None or not thread.is_alive():
+            raise StateError("it is not started, or the process was forked after the start: use it in `with`")
+        future = run_threadsafe(self._loop, lambda _: begin())
+        try:
+            result: T = future.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectionLost("it was closed meanwhile") from None
+        except BaseException:
+            future.cancel()  # of a wait that was interrupted; otherwise the future is done
+            raise
+        finally:
+            del future  # it holds the exception, whose traceback holds this frame
+        return result
+
+    async def _run(self, begun: concurrent.futures.Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        begun.set_result(None)
+        await self._end.wait()
+
+
+_shared: Final = _LoopThread()
+
+
+class Blocking:
+    """An asynchronous object behind methods that block. `with` starts it and closes it; several threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_open = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Connect, and return when that is done.
+
+        Raises:
+            StateError: It was started already.
+            Exception: What starting the asynchronous object raises.
+        """
+        with self._lock:
+            if self._is_open:
+                raise StateError("it was started already")
+            _shared.enter()
+            try:
+                _shared.wait_for(self._start)
+            except BaseException:
+                _shared.leave()
+                raise
+            self._is_open = True
+
+    def close(self) -> None:
+        """Close the connection, and return when that is done. A second call does nothing.
+
+        Raises:
+            StateError: A handler calls it, in the thread of the event loop.
+        """
+        with self._lock:
+            if self._is_open:
+                _shared.wait_for(self._close)
+                self._is_open = False
+                _shared.leave()
+
+    def wait_for(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the event loop, and return its result.
+
+            price = client.wait_for(lambda: client.session.call("price"))
+
+        Args:
+            begin: Called in the thread of the event loop; returns the coroutine.
+
+        Raises:
+            StateError: It is not started, or a handler calls this in the thread of the event loop.
+            ConnectionLost: It was closed meanwhile.
+            Exception: What the coroutine raises.
+        """
+        if not self._is_open:
+            raise StateError("it is not connected: use it in `with`")
+        return _shared.wait_for(begin)
+
+    async def _start(self) -> None:
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        raise NotImplementedError
+
+
+def blocking_method(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], attribute: str
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking form of a method, for a class derived from `Blocking`.
+
+    Args:
+        method: The asynchronous method, as a function of its class.
+        attribute: The attribute of a `Blocking` that holds the object of that class.
+    """
+
+    @functools.wraps(method)
+    def wait(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        blocking: Blocking = self
+        return blocking.wait_for(lambda: method(getattr(self, attribute), *args, **kwargs))
+
+    del wait.__wrapped__  # with it, it would be taken for a coroutine function
+    wait.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    return wait
+
+
+class BlockingSession(Blocking):
+    """A session whose methods block: see `blocking`.
+
+    Attributes:
+        session: The session, which belongs to the thread of the event loop.
+    """
+
+    def __init__(self, session: Session | ReconnectingSession) -> None:
+        super().__init__()
+        self.session: Session | ReconnectingSession = session
+
+    async def _start(self) -> None:
+        await self.session.start()
+
+    async def _close(self) -> None:
+        await self.session.close()
+
+    @overload
+    def call(self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]) -> T: ...
+
+    @overload
+    def call(
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[CallOptions]
+    ) -> Any: ...
+
+    def call(self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]) -> Any:
+        """Call a method of the peer and return its result: see `Session.call` for arguments and exceptions.
+
+        `on_progress` is called in the thread of the event loop.
+        """
+        return self.wait_for(lambda: self.session.call(method, params, returns=returns, **options))
+
+    def notify(self, method: str, params: Params = None) -> None:
+        """Send a notification; return when it is in the write buffer: see `Session.notify`."""
+        self.wait_for(lambda: self.session.notify(method, params))
+
+    def call_batch(
+        self,
+        items: Iterable[tuple[str, Any] | Notification],
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+    ) -> list[Any]:
+        """Send several calls and notifications in one batch: see `Session.call_batch`."""
+        items = list(items)
+        return self.wait_for(lambda: self.session.call_batch(items, returns=returns, timeout=timeout))
+
+    def stream(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | Unset | None = UNSET,
+        max_items: int = 1000,
+    ) -> Iterator[Any]:
+        """Call a method whose result comes in parts, and iterate over them: see `Session.stream`.
+
+        Closing the iterator, or leaving a loop over it, cancels the call.
+        """
+
+        async def begin() -> Any:
+            return self.session.stream(method, params, timeout=timeout, idle_timeout=idle_timeout, max_items=max_items)
+
+        async def end() -> None:
+            parts.close()
+
+        parts = self.wait_for(begin)
+        try:
+            while True:
+                try:
+                    part = self.wait_for(parts.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield part
+        finally:
+            if self._is_open:
+                self.wait_for(end)
+
+
+def blocking(
+    transport: Transport | ReconnectingSession,
+    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
+    **options: Unpack[SessionOptions],
+) -> BlockingSession:
+    """Return a session for a program without an event loop. `with` connects it and closes it.
+
+        with blocking(TcpClient("127.0.0.1", 8000)) as client:
+            print(client.call("add", [1, 2], timeout=10))
+
+    Several threads may use it. The session, and the sessions of all other blocking clients, run in one thread of their
+    own, in which the handlers run, too.
+
+    Args:
+        transport: As in `Session`; or a `ReconnectingSession`, which has its own handlers and options.
+        handlers: As in `Session`. A handler must not use the blocking session: its `context.session` is the
+            asynchronous one.
+        options: See `SessionOptions`.
+
+    Raises:
+        TypeError: An option does not exist, or has a value of the wrong type; or handlers or options are given beside a
+            `ReconnectingSession`.
+        ValueError: The value of an option is out of range.
+    """
+    if not isinstance(transport, ReconnectingSession):
+        return BlockingSession(Session(transport, handlers, **options))
+    if handlers is not None or options:
+        raise TypeError("a ReconnectingSession has its handlers and options already")
+    return BlockingSession(transport)
