@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from jsonrpc_fast import ACP
-from jsonrpc_fast.session import AcpConvention, Session, SessionContext
-from jsonrpc_fast.transports import StdioServer, run_stdio
+from jsonrpc_fast.session import AcpConvention, SessionContext, serving
+from jsonrpc_fast.transports import run_stdio
 
 numbers = count(1)
 turns: dict[str, asyncio.Task[Any] | None] = {}
@@ -64,10 +64,5 @@ handlers: dict[str, Callable[..., Any]] = {
 }
 
 
-async def serve(transport: StdioServer) -> None:
-    async with Session(transport, handlers, convention=AcpConvention()) as session:
-        await session.wait_closed()
-
-
 if __name__ == "__main__":
-    raise SystemExit(run_stdio(serve, profile=ACP))
+    raise SystemExit(run_stdio(serving(handlers, convention=AcpConvention()), profile=ACP))

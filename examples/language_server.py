@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonrpc_fast import LSP
-from jsonrpc_fast.session import LspConvention, Session, SessionContext
-from jsonrpc_fast.transports import StdioServer, run_stdio
+from jsonrpc_fast.session import LspConvention, SessionContext, serving
+from jsonrpc_fast.transports import run_stdio
 
 documents: dict[str, list[str]] = {}
 
@@ -47,9 +47,4 @@ handlers: dict[str, Callable[..., Any]] = {
 }
 
 
-async def serve(transport: StdioServer) -> None:
-    async with Session(transport, handlers, convention=LspConvention()) as session:
-        await session.wait_closed()
-
-
-raise SystemExit(run_stdio(serve, framing="content-length", profile=LSP))
+raise SystemExit(run_stdio(serving(handlers, convention=LspConvention()), framing="content-length", profile=LSP))

@@ -3,17 +3,12 @@
 jsonrpc-fast call add a=1 b=2 -- python examples/server.py
 """
 
-from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import StdioServer, run_stdio
+from jsonrpc_fast.session import serving
+from jsonrpc_fast.transports import run_stdio
 
 
 def add(a: float, b: float) -> float:
     return a + b
 
 
-async def serve(transport: StdioServer) -> None:
-    async with Session(transport, {"add": add}) as session:
-        await session.wait_closed()
-
-
-raise SystemExit(run_stdio(serve))
+raise SystemExit(run_stdio(serving({"add": add})))

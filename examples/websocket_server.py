@@ -7,17 +7,12 @@ jsonrpc-fast call ws://127.0.0.1:8001/ add a=1 b=2
 import asyncio
 import sys
 
-from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import Transport
+from jsonrpc_fast.session import serving
 from jsonrpc_fast.transports.websocket import WebSocketServer
 
 
-async def serve(transport: Transport) -> None:
-    async with Session(transport, {"add": lambda a, b: a + b}) as session:
-        await session.wait_closed()
-
-
 async def main(port: int) -> None:
+    serve = serving({"add": lambda a, b: a + b})
     server = WebSocketServer(serve, "127.0.0.1", port, origins=["http://localhost:3000"])  # pages that may connect
     await server.start()
     print("listening on port", server.address[1], flush=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -425,3 +425,30 @@ class Session(Caller):
     def _receiver(self) -> Callable[..., None]:
         """Return the function for received messages, which takes the message, and its destination if it has its own."""
         return self._engine.receive
+
+
+def serving(
+    handlers: Handlers | Mapping[str, Callable[..., Any]], **options: Unpack[SessionOptions]
+) -> Callable[[Transport], Coroutine[Any, Any, None]]:
+    """Return the function that a server takes: it serves each client in a session of its own, with the same handlers.
+
+        raise SystemExit(run_stdio(serving({"add": lambda a, b: a + b})))
+
+    `TcpServer`, `UnixServer`, `WebSocketServer` and `asgi` take it, too.
+
+    Args:
+        handlers: As in `Session`.
+        options: See `SessionOptions`.
+
+    Raises:
+        TypeError: An option does not exist, or has a value of the wrong type.
+        ValueError: The value of an option is out of range.
+    """
+    shared = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+    check_options(**options)
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, shared, **options) as session:
+            await session.wait_closed()
+
+    return serve

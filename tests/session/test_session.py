@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast import Limits, Notification, ParseError, Raw, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Handlers, Session, SessionContext
+from jsonrpc_fast.session import Handlers, Session, SessionContext, serving
 from jsonrpc_fast.session.room import memory_of
 from jsonrpc_fast.transports import memory_pair
 
@@ -26,6 +26,26 @@ async def test_both_ends_call_each_other() -> None:
         assert await client.call("add", [1, 2]) == 3
         assert await client.call("add", {"a": 1, "b": 2}) == 3
         assert await server.call("name") == "client"
+
+
+async def test_serving_gives_each_client_a_session_with_the_same_handlers() -> None:
+    sessions_served: set[Any] = set()
+
+    def who(context: SessionContext) -> None:
+        sessions_served.add(context.session)
+
+    serve = serving({"who": who}, context="shared")
+    for _ in range(2):
+        here, there = memory_pair()
+        served = asyncio.ensure_future(serve(there))
+        async with Session(here) as client:
+            await client.call("who")
+        await served
+    assert len(sessions_served) == 2
+    assert {session.context for session in sessions_served} == {"shared"}
+    for wrong in ({"max_call": 1}, {"max_calls": "1"}):
+        with pytest.raises(TypeError):  # when the server is made, and not for each client
+            serving({}, **wrong)  # type: ignore[arg-type]
 
 
 async def test_a_handler_calls_back() -> None:
