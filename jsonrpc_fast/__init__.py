@@ -42,6 +42,7 @@ from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, Han
 from .framing.frames import Framing
 from .profile import (
     ACP,
+    CLIENT,
     JSONRPC,
     JSONRPC_1,
     LENIENT,
@@ -60,6 +61,7 @@ from .types import UNSET, Classification, MessageId
 __all__ = [
     "ACP",
     "BACKEND",
+    "CLIENT",
     "JSONRPC",
     "JSONRPC_1",
     "LENIENT",

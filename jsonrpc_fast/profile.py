@@ -130,6 +130,10 @@ class Limits(_Record):
 Limits.FIELDS = tuple(Limits.__annotations__)
 
 
+_WORDS: Final = (("extra_members", "keep"), ("missing_ids", "errors"))
+"""The values that are not a bool, of fields that otherwise are one."""
+
+
 class Profile(_Record):
     """The rules that a protocol adds to JSON-RPC 2.0 or relaxes.
 
@@ -138,12 +142,18 @@ class Profile(_Record):
         null_request_ids: Accept `"id": null` in a request, as the id None.
         null_result_ids: Accept `"id": null` with a result. With an error it is always accepted.
         float_ids: Accept a number with a fraction or an exponent as an id.
-        errors_without_id: Accept an error response without an id.
+        missing_ids: Accept a response without an id: an error ("errors"), or any response (True), where the exchange
+            itself says which call it answers, as over HTTP or with one call in flight. Its id is None.
         optional_jsonrpc: Accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
         empty_methods: Accept `"method": ""`.
         array_params: Accept an array as `params`.
         null_params: Treat `"params": null` as absent.
         null_companions: Treat `"error": null` next to a result as absent, and `"result": null` next to an error.
+        any_errors: Accept an error of any shape but null: an array, a string, an object without a code. Unless it has a
+            code and a message, as section 5.1 of the specification requires, the `Error` has the whole value as `data`;
+            the code is that of the value, or 0, and the message that of the value, or else its text.
+        repeated_calls: Treat a message with a result or an error as a response, although it repeats the `method` and
+            the `params` of its request.
         object_results: Require `result` to be an object.
         batches: Accept an array of messages.
         extra_members: What to do with members that JSON-RPC does not define, in a message and in its error object:
@@ -167,12 +177,14 @@ class Profile(_Record):
     null_request_ids: bool = True
     null_result_ids: bool = True
     float_ids: bool = True
-    errors_without_id: bool = False
+    missing_ids: bool | Literal["errors"] = False
     optional_jsonrpc: bool = False
     empty_methods: bool = True
     array_params: bool = True
     null_params: bool = False
     null_companions: bool = False
+    any_errors: bool = False
+    repeated_calls: bool = False
     object_results: bool = False
     batches: bool = True
     extra_members: bool | Literal["keep"] = True
@@ -186,7 +198,7 @@ class Profile(_Record):
             value = getattr(self, name)
             expected = type(getattr(Profile, name))
             # Not `isinstance`: 1 is not a bool, and the core reads a field as its exact type.
-            if type(value) is not expected and not (name == "extra_members" and value == "keep"):
+            if type(value) is not expected and (name, value) not in _WORDS:
                 raise TypeError(f"{name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):
             raise ValueError('big_ints must be "float", "exact" or "reject"')
@@ -224,12 +236,14 @@ _PERMISSIONS: Final = (
     "null_request_ids",
     "null_result_ids",
     "float_ids",
-    "errors_without_id",
+    "missing_ids",
     "optional_jsonrpc",
     "empty_methods",
     "array_params",
     "null_params",
     "null_companions",
+    "any_errors",
+    "repeated_calls",
     "extra_members",
 )
 """The fields of a profile that are true where it accepts more messages."""
@@ -243,6 +257,7 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)
+        and (profile.missing_ids is not True or other.missing_ids is True)
         and profile.object_results >= other.object_results
         and profile.limits.method_bytes <= other.limits.method_bytes
         and profile.limits.id_bytes <= other.limits.id_bytes
@@ -257,11 +272,25 @@ def lower_default_limits() -> None:
 JSONRPC: Final = Profile(name="jsonrpc")
 """JSON-RPC 2.0 as specified."""
 
-LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
-"""JSON-RPC 2.0 as real peers write it: null for absent `params`, and the null companions of JSON-RPC 1.0."""
+LENIENT: Final = Profile(name="lenient", missing_ids="errors", null_params=True, null_companions=True, any_errors=True)
+"""JSON-RPC 2.0 as real peers write it: null for absent `params`, the null companions of JSON-RPC 1.0, errors of any
+shape, and errors without an id."""
 
-JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False, writes="1.0")
-"""JSON-RPC 1.0: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
+CLIENT: Final = LENIENT.replace(name="client", optional_jsonrpc=True, repeated_calls=True, extra_members="keep")
+"""What clients written by hand accept: all that `LENIENT` does, messages without `jsonrpc`, responses that repeat their
+request; and members that JSON-RPC does not define are kept."""
+
+JSONRPC_1: Final = Profile(
+    name="jsonrpc-1",
+    missing_ids="errors",
+    optional_jsonrpc=True,
+    null_companions=True,
+    any_errors=True,
+    batches=False,
+    writes="1.0",
+)
+"""JSON-RPC 1.0: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null; an error may be any
+value.
 
 Messages of 2.0 are accepted too, but batches are not.
 """
@@ -287,7 +316,7 @@ MCP_2024_11_05: Final = Profile(
 # The only revision with batches: 2025-03-26 introduced them, and 2025-06-18 removed them.
 MCP_2025_03_26: Final = MCP_2024_11_05.replace(name="mcp-2025-03-26", batches=True)
 MCP_2025_06_18: Final = MCP_2024_11_05.replace(name="mcp-2025-06-18")
-MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", errors_without_id=True)
+MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", missing_ids="errors")
 MCP_2026_07_28: Final = MCP_2025_11_25.replace(name="mcp-2026-07-28")
 
 PRESETS: Final = {
@@ -295,6 +324,7 @@ PRESETS: Final = {
     for profile in (
         JSONRPC,
         LENIENT,
+        CLIENT,
         JSONRPC_1,
         LSP,
         ACP,

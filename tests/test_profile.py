@@ -21,12 +21,14 @@ DEFAULTS = {
     "null_request_ids": True,
     "null_result_ids": True,
     "float_ids": True,
-    "errors_without_id": False,
+    "missing_ids": False,
     "optional_jsonrpc": False,
     "empty_methods": True,
     "array_params": True,
     "null_params": False,
     "null_companions": False,
+    "any_errors": False,
+    "repeated_calls": False,
     "object_results": False,
     "batches": True,
     "extra_members": True,
@@ -44,17 +46,26 @@ MCP = {
     "object_results": True,
     "batches": False,
 }
+LENIENT = {"missing_ids": "errors", "null_params": True, "null_companions": True, "any_errors": True}
 PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "jsonrpc": {},
-    "lenient": {"null_params": True, "null_companions": True},
-    "jsonrpc-1": {"optional_jsonrpc": True, "null_companions": True, "batches": False, "writes": "1.0"},
+    "lenient": LENIENT,
+    "client": {**LENIENT, "optional_jsonrpc": True, "repeated_calls": True, "extra_members": "keep"},
+    "jsonrpc-1": {
+        "missing_ids": "errors",
+        "optional_jsonrpc": True,
+        "null_companions": True,
+        "any_errors": True,
+        "batches": False,
+        "writes": "1.0",
+    },
     "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False, "batches": False},
     "acp": {"null_params": True, "float_ids": False, "batches": False},
     "mcp-2024-11-05": MCP,
     "mcp-2025-03-26": {**MCP, "batches": True},
     "mcp-2025-06-18": MCP,
-    "mcp-2025-11-25": {**MCP, "errors_without_id": True},
-    "mcp-2026-07-28": {**MCP, "errors_without_id": True},
+    "mcp-2025-11-25": {**MCP, "missing_ids": "errors"},
+    "mcp-2026-07-28": {**MCP, "missing_ids": "errors"},
 }
 
 
@@ -84,7 +95,7 @@ def test_the_repr_shows_changed_fields() -> None:
     assert repr(Profile()) == "Profile()"
     assert repr(JSONRPC) == "Profile(name='jsonrpc')"
     assert repr(Limits(depth=5)) == "Limits(depth=5)"
-    assert repr(PRESETS["lenient"]) == "Profile(name='lenient', null_params=True, null_companions=True)"
+    assert repr(PRESETS["acp"]) == "Profile(name='acp', float_ids=False, null_params=True, batches=False)"
     tiny = Profile(batches=False, limits=Limits(depth=5))
     assert eval(repr(tiny)) == tiny
     for profile in PRESETS.values():
@@ -224,7 +235,10 @@ LOOSER: list[dict[str, Any]] = [
     {"null_request_ids": True},
     {"null_result_ids": True},
     {"float_ids": True},
-    {"errors_without_id": True},
+    {"missing_ids": "errors"},
+    {"missing_ids": True},
+    {"any_errors": True},
+    {"repeated_calls": True},
     {"optional_jsonrpc": True},
     {"empty_methods": True},
     {"array_params": True},

@@ -101,6 +101,11 @@ def error_kinds(error: object, raw_type: type[Any]) -> int:
     return number
 
 
+def is_error_object(error: object) -> bool:
+    """Return whether an error is an object with a code and a message, as section 5.1 requires."""
+    return isinstance(error, dict) and is_error_code(error.get("code")) and isinstance(error.get("message"), str)
+
+
 def _id_kind(id: object, limits: Limits) -> int:
     if type(id) is int and -(2**63) <= id < 2**64:
         return _INTEGER_ID  # nearly every id; a wider one may be too long

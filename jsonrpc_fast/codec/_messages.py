@@ -17,9 +17,10 @@ from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
+from ._any_errors import code_and_message
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import Default, check_option, dumps, loads, on_one_line
-from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
+from ._kinds import error_kinds, is_array, is_error_object, is_id_too_long, is_object, kinds_of
 from ._members import find
 from ._numbers import loads_as, numbers_of
 from ._pickling import remake
@@ -397,7 +398,7 @@ class Error(_Value):
             obj = as_it_is(obj)
             if rules[_RESPONSE_BITS + (error_kinds(obj, Raw) & ~_HAS_EXTRA_IN_ERROR)].fault is not None:
                 return None
-            return _error_in(obj, rules.profile.extra_members == "keep")  # type: ignore[arg-type]  # a dict
+            return _error_in(obj, rules.profile.extra_members == "keep")
         except (MemoryError, RecursionError):
             raise
         except Exception:  # from the comparison of a key
@@ -821,8 +822,11 @@ def fault_with_id(
     return ParseError(code, id, offset=offset, reply_expected=found.reply_expected)
 
 
-def _error_in(obj: dict[str, Any], keeps_extra: bool) -> Error:
-    """The error in a valid error object."""
+def _error_in(obj: Any, keeps_extra: bool) -> Error:
+    """The error in a valid value of the member."""
+    if not is_error_object(obj):
+        code, message = code_and_message(obj.decode() if type(obj) is Raw else obj)
+        return make_error(code, message, obj)
     error = make_error(plain_int(obj["code"]), obj["message"], obj.get("data", UNSET))
     return with_extra(error, extra_of(obj, ERROR_MEMBERS)) if keeps_extra else error
 

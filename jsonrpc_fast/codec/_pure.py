@@ -21,6 +21,7 @@ from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitabl
 from ._dicts import dicts_of, write_dicts
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
+from ._kinds import is_error_object
 from ._messages import (
     Error,
     M,
@@ -250,15 +251,17 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
 
 
 def _read_error(text: bytes, value: ScannedValue, rules: Rules) -> Any:
-    """An error object with its data as `Raw`; any other value is decoded."""
+    """An error object with its data as `Raw`; an error of another shape, if the profile allows it, as a whole."""
     error = scan_error(text, value)
     if error is None:
-        return _read(text, value, rules, raw=False)
+        return _read(text, value, rules, raw=rules.profile.any_errors)
     keeps_extra = rules.profile.extra_members == "keep"
     inside = list((error.members or {}).items())
     if error.unexpected and keeps_extra:
         inside += scan_unexpected(text, error.start, ERROR_MEMBERS)
-    obj = {name: _read(text, value, rules, raw=name == "data") for name, value in inside}
+    obj = {name: _read(text, at, rules, raw=name == "data") for name, at in inside}
+    if rules.profile.any_errors and not is_error_object(obj):
+        return _read(text, value, rules, raw=True)
     if error.unexpected and not keeps_extra:
         obj["?"] = None
     return obj

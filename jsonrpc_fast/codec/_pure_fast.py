@@ -25,6 +25,7 @@ from ..codes import is_error_code
 from ..profile import JSONRPC, MAX_DEPTH, Profile
 from ..types import ENVELOPE_MEMBERS, UNSET
 from ._json import JSONDecodeError, dumps_unchecked, loads
+from ._kinds import is_error_object
 from ._messages import (
     MAX_DICT_BYTES,
     Message,
@@ -316,7 +317,8 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
     message = _usual_message(obj, rules, payload)
     if message is None:
         if payload is not None:
-            obj[_NAMES[name]] = payload if name != b"error" else _with_raw_data(token, value, rules)
+            is_whole = name != b"error" or (rules.profile.any_errors and not is_error_object(value))
+            obj[_NAMES[name]] = payload if is_whole else _with_raw_data(token, value, rules)
         message = message_of(obj, rules)
     return None if type(message) is ParseError else message
 

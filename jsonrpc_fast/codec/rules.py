@@ -137,10 +137,10 @@ def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
     found: list[RuleFault] = []
     has_result, has_error = _outcome(kinds, profile)
     is_error = has_error and not has_result
-    if kinds.method != "absent":
+    if kinds.method != "absent" and not profile.repeated_calls:
         found.append(RuleFault(ParseErrorCode.AMBIGUOUS_MESSAGE, "method"))
     if kinds.id == "absent":
-        if not (is_error and profile.errors_without_id):
+        if profile.missing_ids is not True and not (is_error and profile.missing_ids):
             found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     # Section 5: the id of an error is null if the id of the request could not be read.
     elif not _is_id_allowed(kinds.id, is_error or profile.null_result_ids, profile):
@@ -152,16 +152,19 @@ def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
         found.append(RuleFault(ParseErrorCode.RESULT_AND_ERROR))
     if has_result and profile.object_results and kinds.result != "object":
         found.append(RuleFault(ParseErrorCode.INVALID_RESULT_TYPE, "result"))
-    if has_error and kinds.error != "object":  # section 5.1
+    is_usual = kinds.has_error_code and kinds.has_error_message
+    # Section 5.1. JSON-RPC 1.0 does not say what an error is, except that it is not null.
+    if has_error and kinds.error != "object" and (kinds.error == "null" or not profile.any_errors):
         found.append(RuleFault(ParseErrorCode.INVALID_ERROR_TYPE, "error"))
-    elif has_error:
+    elif has_error and (is_usual or not profile.any_errors):
         if not kinds.has_error_code:
             found.append(RuleFault(ParseErrorCode.INVALID_ERROR_CODE, "error/code"))
         if not kinds.has_error_message:
             found.append(RuleFault(ParseErrorCode.INVALID_ERROR_MESSAGE, "error/message"))
         if kinds.has_extra_in_error and not profile.extra_members:
             found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "error"))
-    if kinds.params != "absent" and not profile.extra_members:  # `params` has no meaning in a response
+    # `params` has no meaning in a response.
+    if kinds.params != "absent" and not (profile.extra_members or profile.repeated_calls):
         found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "params"))
     return found
 
@@ -194,16 +197,21 @@ def _looks_like_response(kinds: Kinds) -> bool:
     return kinds.result != "absent" or kinds.error != "absent"
 
 
+def _is_repeated(kinds: Kinds, profile: Profile) -> bool:
+    """Whether the method is that of the request which this response repeats."""
+    return profile.repeated_calls and _looks_like_response(kinds)
+
+
 def apparent_kind(kinds: Kinds, profile: Profile) -> ExpectedKind:
     """Return which kind of message this looks like, valid or not."""
-    if kinds.method != "absent":
+    if kinds.method != "absent" and not _is_repeated(kinds, profile):
         return "notification" if _is_notification(kinds, profile) else "request"
     return "response" if _looks_like_response(kinds) else "request"
 
 
 def message_kind(kinds: Kinds, profile: Profile) -> MessageKind:
     """Return the kind of a valid message."""
-    if kinds.method == "absent":
+    if kinds.method == "absent" or _is_repeated(kinds, profile):
         return "result" if _outcome(kinds, profile)[0] else "error"
     return "notification" if _is_notification(kinds, profile) else "request"
 

@@ -31,24 +31,27 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert "orjson_fault" not in facts
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert table == (
-        "                                                        mcp    mcp    mcp    mcp    mcp\n"
-        "                                     jsonrpc            2024   2025   2025   2025   2026\n"
-        "profile            jsonrpc  lenient  1        lsp  acp  11-05  03-26  06-18  11-25  07-28\n"
-        "null_request_ids   yes      yes      yes      no   yes  no     no     no     no     no\n"
-        "null_result_ids    yes      yes      yes      yes  yes  no     no     no     no     no\n"
-        "float_ids          yes      yes      yes      no   no   no     no     no     no     no\n"
-        "errors_without_id  no       no       no       no   no   no     no     no     yes    yes\n"
-        "optional_jsonrpc   no       no       yes      no   no   no     no     no     no     no\n"
-        "empty_methods      yes      yes      yes      yes  yes  no     no     no     no     no\n"
-        "array_params       yes      yes      yes      yes  yes  no     no     no     no     no\n"
-        "null_params        no       yes      no       yes  yes  no     no     no     no     no\n"
-        "null_companions    no       yes      yes      no   no   no     no     no     no     no\n"
-        "object_results     no       no       no       no   no   yes    yes    yes    yes    yes\n"
-        "batches            yes      yes      no       no   no   no     yes    no     no     no\n"
-        "writes             2.0      2.0      1.0      2.0  2.0  2.0    2.0    2.0    2.0    2.0"
+        "                                                               mcp    mcp    mcp    mcp     mcp\n"
+        "                                            jsonrpc            2024   2025   2025   2025    2026\n"
+        "profile           jsonrpc  lenient  client  1        lsp  acp  11-05  03-26  06-18  11-25   07-28\n"
+        "null_request_ids  yes      yes      yes     yes      no   yes  no     no     no     no      no\n"
+        "null_result_ids   yes      yes      yes     yes      yes  yes  no     no     no     no      no\n"
+        "float_ids         yes      yes      yes     yes      no   no   no     no     no     no      no\n"
+        "missing_ids       no       errors   errors  errors   no   no   no     no     no     errors  errors\n"
+        "optional_jsonrpc  no       no       yes     yes      no   no   no     no     no     no      no\n"
+        "empty_methods     yes      yes      yes     yes      yes  yes  no     no     no     no      no\n"
+        "array_params      yes      yes      yes     yes      yes  yes  no     no     no     no      no\n"
+        "null_params       no       yes      yes     no       yes  yes  no     no     no     no      no\n"
+        "null_companions   no       yes      yes     yes      no   no   no     no     no     no      no\n"
+        "any_errors        no       yes      yes     yes      no   no   no     no     no     no      no\n"
+        "repeated_calls    no       no       yes     no       no   no   no     no     no     no      no\n"
+        "object_results    no       no       no      no       no   no   yes    yes    yes    yes     yes\n"
+        "batches           yes      yes      yes     no       no   no   no     yes    no     no      no\n"
+        "extra_members     yes      yes      keep    yes      yes  yes  yes    yes    yes    yes     yes\n"
+        "writes            2.0      2.0      2.0     1.0      2.0  2.0  2.0    2.0    2.0    2.0     2.0"
     )
     assert rest == (
-        "the same in all: extra_members yes, big_ints float, floats float, "
+        "the same in all: big_ints float, floats float, "
         f"message_bytes {67108864 if BACKEND == 'cython' else 16777216}, depth 1024, batch_items 10000, "
         "method_bytes 1024, id_bytes 512\n"
     )
@@ -77,6 +80,7 @@ def test_info_json() -> None:
     assert list(profiles) == [
         "jsonrpc",
         "lenient",
+        "client",
         "jsonrpc-1",
         "lsp",
         "acp",
@@ -90,12 +94,14 @@ def test_info_json() -> None:
         "null_request_ids": False,
         "null_result_ids": True,
         "float_ids": False,
-        "errors_without_id": False,
+        "missing_ids": False,
         "optional_jsonrpc": False,
         "empty_methods": True,
         "array_params": True,
         "null_params": True,
         "null_companions": False,
+        "any_errors": False,
+        "repeated_calls": False,
         "object_results": False,
         "batches": False,
         "extra_members": True,

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
+from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
 from ..fuzz.mutate import LINES, REPLACEMENTS, mutants
@@ -21,6 +21,8 @@ from ..support.oracle import orjson
 TINY = Limits(message_bytes=90, depth=1, batch_items=1, method_bytes=4, id_bytes=32)
 PROFILES = [
     *PRESETS.values(),
+    CLIENT.replace(missing_ids=True, floats="decimal"),
+    LENIENT.replace(repeated_calls=True, extra_members=False),
     JSONRPC.replace(extra_members=False),
     JSONRPC.replace(extra_members="keep"),
     LENIENT.replace(extra_members="keep", big_ints="exact"),
@@ -33,7 +35,7 @@ PROFILES = [
     JSONRPC.replace(limits=TINY),
     JSONRPC.replace(limits=TINY, extra_members=False, big_ints="reject"),
     MCP_2025_03_26.replace(limits=Limits(depth=2, method_bytes=10, id_bytes=40), big_ints="exact"),
-    Profile(null_request_ids=False, null_result_ids=True, errors_without_id=True, null_companions=True, batches=False),
+    Profile(null_request_ids=False, null_result_ids=True, missing_ids="errors", null_companions=True, batches=False),
 ]
 TEXTS = st.one_of(
     mutants(),

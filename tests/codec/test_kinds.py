@@ -166,4 +166,4 @@ def test_verdicts_of_presets() -> None:
     assert VERDICTS[rules.verdict(number_of(wrong), JSONRPC)] == Verdict(
         ParseErrorCode.MISSING_JSONRPC, "request", False, False
     )
-    assert len(PRESETS) == 10
+    assert len(PRESETS) == 11

@@ -90,6 +90,9 @@ def stream(impl: ModuleType, chunks: list[bytes], framing: str, profile: Profile
 
 # Messages
 
+JUDGED = PRESETS | {"lenient": LENIENT.replace(any_errors=False, missing_ids=False)}
+"""The profiles that the files mean. Their lenient one accepts nulls only."""
+
 FILES = {
     "labelled.ndjson": (
         1134,
@@ -124,7 +127,7 @@ def test_all_files_are_present(outside: Path, name: str) -> None:
 @rows("name", FILES)
 def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
-        profile = PRESETS[preset]
+        profile = JUDGED[preset]
         for text, spec in texts:
             item = impl.decode(text, profile)
             assert verdict(item) == spec, (preset, text)
@@ -137,7 +140,7 @@ def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
 def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> None:
     """`parse` agrees with `decode`: these texts have no duplicate members."""
     for preset, texts in verdicts_of(outside / name).items():
-        profile = PRESETS[preset]
+        profile = JUDGED[preset]
         for text, spec in texts:
             try:
                 obj = orjson.loads(text)
@@ -153,7 +156,7 @@ def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> 
 @rows("name", FILES)
 def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
-        profile = PRESETS[preset]
+        profile = JUDGED[preset]
         expected = [repr(describe(impl.decode(text, profile))) for text, _ in texts if text]
         framed = b"".join([headed(text) for text, _ in texts if text])
         assert [repr(describe(item)) for item in stream(impl, [framed], "content-length", profile)] == expected
@@ -168,7 +171,7 @@ def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None
 @rows("name", FILES)
 def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, framing: str) -> None:
     preset, texts = next(iter(verdicts_of(outside / name).items()))
-    profile = PRESETS[preset]
+    profile = JUDGED[preset]
     lines = [text for text, _ in texts if text.strip() and not {0x0A, 0x0D} & set(text)][:150]
     framed = b"".join([frame(line, framing) for line in lines])  # type: ignore[arg-type]
     expected = [repr(describe(impl.decode(line, profile))) for line in lines]
@@ -208,7 +211,7 @@ EMPTY_METHODS = b'"method":""', b'"method": ""'
 @rows("name", FILES)
 def test_messages_validated(outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
-        validator = JsonRpcValidator(PRESETS[preset])
+        validator = JsonRpcValidator(JUDGED[preset])
         for text, spec in texts:
             if spec != "unparsable" and not any(empty in text for empty in EMPTY_METHODS):
                 assert validated(validator, orjson.loads(text)) == spec, (preset, text)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec import _pure, _pure_fast
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile
+from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from ..fuzz.mutate import message
 from ..support.comparison import plain
@@ -26,6 +26,7 @@ from ..support.timing import min_seconds, thread_seconds
 PROFILES: list[Profile] = [
     JSONRPC,
     LENIENT,
+    CLIENT,
     JSONRPC_1,
     MCP_2025_11_25.replace(batches=True),
     JSONRPC.replace(extra_members=False),

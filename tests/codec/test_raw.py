@@ -14,7 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, UNSET, EncodeError, Limits, ParseErrorCode, Profile, Raw
+from jsonrpc_fast import (
+    CLIENT,
+    JSONRPC,
+    LENIENT,
+    MCP_2025_11_25,
+    UNSET,
+    EncodeError,
+    Limits,
+    ParseErrorCode,
+    Profile,
+    Raw,
+)
 from jsonrpc_fast.codec._backend import decoded
 from jsonrpc_fast.errors import ParseError
 from jsonrpc_fast.framing import frame
@@ -29,11 +40,13 @@ from ..support.tables import rows
 PROFILES = [
     JSONRPC,
     LENIENT,
+    CLIENT,
+    CLIENT.replace(extra_members=True, floats="decimal", big_ints="exact"),
     MCP_2025_11_25,
     JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(extra_members=False, big_ints="exact"),
     JSONRPC.replace(floats="decimal"),
-    JSONRPC.replace(optional_jsonrpc=True, null_companions=True, errors_without_id=True),
+    JSONRPC.replace(optional_jsonrpc=True, null_companions=True, missing_ids="errors"),
 ]
 
 

@@ -157,7 +157,7 @@ MEANT: Final = {
     ("has_error_code", False): ("code", "not a 64-bit integer"),
     ("has_error_message", False): ("message", "not a string"),
 }
-COLUMNS: Final = ("LENIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_25")
+COLUMNS: Final = ("LENIENT", "CLIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_25")
 
 
 def table_of_kinds() -> list[str]:
@@ -187,7 +187,7 @@ def test_the_table_of_kinds_is_that_of_the_function() -> None:
 
 
 def test_all_profiles_are_meant() -> None:
-    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 10
+    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 11
     assert len(ROWS) > 40
 
 
@@ -199,23 +199,35 @@ def test_each_exception_differs() -> None:
 
 
 def test_fields_of_the_presets() -> None:
-    rows = table_rows(PAGE, "field of `Profile`", "`JSONRPC`", "`LENIENT`", "`JSONRPC_1`", "`LSP`", "`ACP`", "`MCP`")
-    shown = {True: "yes", False: "no", "2.0": "2.0", "1.0": "1.0"}
+    names = ("JSONRPC", "LENIENT", "CLIENT", "JSONRPC_1", "LSP", "ACP")
+    rows = table_rows(PAGE, "field of `Profile`", *[f"`{name}`" for name in names], "`MCP`")
+    shown = {True: "yes", False: "no"}
     by_revision = {
         "2.0": "11111",
-        "from 2025-11-25 on": "00011",
+        "errors, from 2025-11-25 on": "00011",
         "2025-03-26 only": "01000",
         "yes": "11111",
         "no": "00000",
     }
     revisions = sorted(name for name in PROFILES if name.startswith("MCP"))
     for field, *cells, mcp in rows:
-        names = ("JSONRPC", "LENIENT", "JSONRPC_1", "LSP", "ACP")
-        assert cells == [shown[getattr(PROFILES[name], code(field))] for name in names], field
+        values = [getattr(PROFILES[name], code(field)) for name in names]
+        assert cells == [shown.get(value, value) for value in values], field
         of_revisions = "".join([str(int(bool(getattr(PROFILES[name], code(field))))) for name in revisions])
         assert by_revision[mcp] == of_revisions, field
     documented = {code(row[0]) for row in rows}
     assert documented == set(jsonrpc_fast.Profile.FIELDS) - {"name", "big_ints", "floats", "limits"}
+
+
+def test_errors_of_any_shape(impl: ModuleType) -> None:
+    for error, expected in table_rows(PAGE, "`error`", "`Error`"):
+        text = f'{{"jsonrpc":"2.0","id":1,"error":{code(error)}}}'
+        for profile in (jsonrpc_fast.LENIENT, jsonrpc_fast.CLIENT, jsonrpc_fast.JSONRPC_1):
+            found = impl.decode(text, profile)
+            assert found.error == eval(code(expected), vars(impl))  # a literal of the page
+            assert impl.decode(text, profile, raw=True).error.data.decode() == found.error.data
+            assert impl.Error.from_dict(orjson.loads(code(error)), profile) == found.error
+        assert impl.Error.from_dict(orjson.loads(code(error))) is None
 
 
 def test_limits() -> None:

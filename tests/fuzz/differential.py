@@ -23,7 +23,7 @@ from array import array
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from jsonrpc_fast import JSONRPC, JSONRPC_1, PRESETS, Limits, Profile
+from jsonrpc_fast import CLIENT, JSONRPC, JSONRPC_1, LENIENT, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
@@ -53,6 +53,8 @@ FIELDS = [b"event: message\n", b"event:x\r\n", b"id: 7\n", b"retry: 5\r", b": co
 PROFILES: list[Profile] = [
     *[JSONRPC] * 6,
     *PRESETS.values(),
+    CLIENT.replace(missing_ids=True, floats="decimal"),
+    LENIENT.replace(repeated_calls=True, extra_members=False, limits=Limits(depth=3)),
     JSONRPC.replace(extra_members=False),
     *[JSONRPC.replace(extra_members="keep")] * 3,
     JSONRPC.replace(extra_members="keep", big_ints="exact"),

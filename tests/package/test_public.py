@@ -21,6 +21,7 @@ from ..support.tables import rows
 NAMES = [
     "ACP",
     "BACKEND",
+    "CLIENT",
     "JSONRPC",
     "JSONRPC_1",
     "LENIENT",

@@ -10,9 +10,10 @@ wide_numbers.ndjson     texts with long numbers, and the byte of the fault, with
 A text that is not UTF-8 is the member `bytes`, in which the characters U+0000 to U+00FF stand for bytes.
 
 A result is `{"request": [id, method, params]}`, `{"notification": [method, params]}`, `{"result": [id, value]}`,
-`{"error": [id, code, message, [data]]}`, a fault `{"fault": code, "id": …, "index": …, "reply": …}`, which is one
-of the text if it has an `offset`, or a list of these. The default of a preset is `jsonrpc`; of a revision of MCP,
-`mcp`; of 2026-07-28, the result of 2025-11-25; of `acp`, that of `lsp`.
+`{"error": [id, code, message, [data]]}`, each with the members that are kept as `extra`; a fault
+`{"fault": code, "id": …, "index": …, "reply": …}`, which is one of the text if it has an `offset`; or a list of these.
+The default of a preset is `jsonrpc`; of a revision of MCP, `mcp`; of 2026-07-28, the result of 2025-11-25; of `acp`,
+that of `lsp`; of `client`, that of `lenient`.
 `text_only` says that a dict of the text does not show the same.
 """
 
@@ -27,6 +28,7 @@ from ..support.describe import Description, error, fault, notification, request,
 PRESET_NAMES = (
     "jsonrpc",
     "lenient",
+    "client",
     "jsonrpc-1",
     "lsp",
     "acp",
@@ -68,14 +70,21 @@ def described(item: Any) -> Description:
         members = dict(item)
         make = text_fault if "offset" in item else fault
         return make(members.pop("fault"), **members)
-    [(kind, values)] = item.items()
-    return _MAKERS[kind](*values)
+    members = dict(item)
+    extra = [{"extra": members.pop("extra")}] if "extra" in members else []
+    [(kind, values)] = members.items()
+    return *_MAKERS[kind](*values), *extra
 
 
 def _vector(row: dict[str, Any]) -> Vector:
     mcp = row.get("mcp", row["jsonrpc"])
     newest = row.get("mcp-2025-11-25", mcp)
-    inherited = {"mcp-2025-11-25": newest, "mcp-2026-07-28": newest, "acp": row.get("lsp", row["jsonrpc"])}
+    inherited = {
+        "mcp-2025-11-25": newest,
+        "mcp-2026-07-28": newest,
+        "acp": row.get("lsp", row["jsonrpc"]),
+        "client": row.get("lenient", row["jsonrpc"]),
+    }
     expected = {
         name: described(row.get(name, inherited.get(name, mcp if name.startswith("mcp") else row["jsonrpc"])))
         for name in PRESET_NAMES

@@ -554,8 +554,8 @@ cdef inline PyObject* moved(PyObject** member) noexcept:
 
 
 cdef inline PyObject* message_of_members(Members* members, Rules rules) except? NULL:
-    """The message with these members. NULL if it is invalid, or if null has a meaning of its own: null params, which may
-    be a `Raw`, and the null id of a notification."""
+    """The message with these members. NULL if it is invalid, if null has a meaning of its own (null params, which may be
+    a `Raw`, and the null id of a notification), and for a response that repeats its method."""
     cdef Verdict* verdict
     cdef PyObject* payload
     cdef bint tracked
@@ -566,6 +566,8 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
         if verdict.rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
             return NULL
         if verdict.kind == A_NOTIFICATION and members.id != NULL:
+            return NULL
+        if members.method != NULL and verdict.kind != A_REQUEST and verdict.kind != A_NOTIFICATION:
             return NULL
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
     payload = moved(&members.payload)

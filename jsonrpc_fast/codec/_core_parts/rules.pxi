@@ -303,7 +303,10 @@ cdef object check_outcome(
     if rules.keeps_extra and params is not ABSENT:
         extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
     if verdict.kind == AN_ERROR:
-        result = error_of_parts(code, message, data, extra_of(error, ERROR_MEMBERS) if rules.keeps_extra else None)
+        if is_error_object(kinds):
+            result = error_of_parts(code, message, data, extra_of(error, ERROR_MEMBERS) if rules.keeps_extra else None)
+        else:
+            result = error_of_value((<Raw>error).decode() if type(error) is Raw else error, error)
     return message_of(verdict, id, None, result, extra)
 
 
@@ -406,17 +409,32 @@ cdef object error_of_parts(code, message, data, extra):
     return make_object(ERRORS, code, message, with_extra(UNSET if data is ABSENT else data, extra))
 
 
+cdef inline bint is_error_object(uint32_t kinds) noexcept:
+    """Whether an error is an object with a code and a message, as section 5.1 requires."""
+    return kinds & HAS_ERROR_CODE != 0 and kinds & HAS_ERROR_MESSAGE != 0
+
+
+cdef object error_of_value(value, data):
+    """The Error of another shape, which is all of its data."""
+    code, message = code_and_message(value)
+    return make_object(ERRORS, code, message, data)
+
+
 cdef object error_or_none(obj, Rules rules):
     """The Error in an object; None if it is invalid."""
     cdef uint32_t kinds
-    if not isinstance(obj, dict):
-        return None
-    code = member_of(<dict>obj, "code")
-    message = member_of(<dict>obj, "message")
-    data = member_of(<dict>obj, "data")
-    kinds = kinds_of_error(<dict>obj, code, message, data) & ~HAS_EXTRA_IN_ERROR
+    code = message = data = ABSENT
+    if isinstance(obj, dict):
+        code = member_of(<dict>obj, "code")
+        message = member_of(<dict>obj, "message")
+        data = member_of(<dict>obj, "data")
+        kinds = kinds_of_error(<dict>obj, code, message, data) & ~HAS_EXTRA_IN_ERROR
+    else:
+        kinds = NULL_ERROR if is_null(obj) else OTHER_ERROR
     if verdict_on(rules, VERSION_KIND | INTEGER_ID | kinds).rule != NULL:
         return None
+    if not is_error_object(kinds):
+        return error_of_value((<Raw>obj).decode() if type(obj) is Raw else obj, obj)
     return error_of_parts(code, message, data, extra_of(obj, ERROR_MEMBERS) if rules.keeps_extra else None)
 
 

@@ -291,6 +291,10 @@ cdef object read_envelope(Envelope* envelope, Envelope* error, Rules rules, inde
     if verdict.kind == A_RESULT:
         return message_of(verdict, id, None, payload_of(&envelope.members[<int>MEMBER_RESULT], rules, raw), extra)
     value = &envelope.members[<int>MEMBER_ERROR]
+    if not is_error_object(kinds):
+        eager = payload_of(value, rules, None)
+        found = error_of_value(eager, eager if raw is None else payload_of(value, rules, raw))
+        return message_of(verdict, id, None, found, extra)
     extra_in_error = None
     if rules.keeps_extra and error.unexpected:
         extra_in_error = unexpected_members(error, True, rules, &refused) or None
