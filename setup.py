@@ -8,9 +8,9 @@ An older core is removed before anything is built, so it cannot be mistaken for 
 the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
 Nothing is written next to the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
-a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
-again with the same settings (`--force` does both), and a branch that was built once is free. If that folder cannot be
-written, they stay in the build's own folder.
+a checksum of the sources and of Cython's release: the same sources are not translated again, nor compiled again with
+the same settings (`--force` does both), and a branch that was built once is free. If that folder cannot be written,
+they stay in the build's own folder.
 
 A docstring of the core that ends with a reference, such as `_pure.decode`, gets the docstring of that name in the pure
 backend instead. It takes one line there, so the numbers of lines in tracebacks are those of the sources.
@@ -157,7 +157,7 @@ class BuildCore(build_ext):
         """Return the folder of these sources and this Cython, and remove the ones that were not used for longest."""
         import Cython
 
-        texts = [*documented_sources().values(), Path(__file__).read_bytes(), Cython.__version__.encode()]
+        texts = [*documented_sources().values(), Cython.__version__.encode()]
         key = digest(b"".join([b"%d:%b" % (len(text), text) for text in texts]))
         for base in (Path("build", "core"), Path(self.build_temp, "core")):
             try:
@@ -185,9 +185,6 @@ class BuildCore(build_ext):
             try:
                 [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
                 text = Path(made.sources[0]).read_bytes()
-                # Cython caches the frames of tracebacks by the line, which is not unique, because the core has several
-                # files. Its other key, the line in the C file, would make the core a twentieth larger.
-                text = text.replace(b"c_line ? -c_line : py_line", b"(int)((size_t)filename * 1024 + (size_t)py_line)")
             finally:
                 os.chdir(home)
             place(found, text)
@@ -274,6 +271,9 @@ def extensions():
     # for these, the core is a thirtieth smaller.
     plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS")
     macros += [(f"CYTHON_{name}", "0") for name in plain]
+    # Cython finds the frames of tracebacks by their line, which several files of the core have, unless it may use the
+    # line of the C file. This costs a twentieth of the core.
+    macros.append(("CYTHON_CLINE_IN_TRACEBACK", "1"))
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 import jsonrpc_fast
@@ -9,7 +7,6 @@ import jsonrpc_fast
 from . import walks
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="code of Python 3.10 does not name its class")
 def test_the_walk_of_a_tool_call_begins_with_its_bytes_and_ends_with_the_reply() -> None:
     pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     walk = walks.call_tool()

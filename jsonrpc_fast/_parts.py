@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from typing import Any, Final
-
-from ._typing import Self
-
-_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
+from typing import Any, Self
 
 
 class TaskPart:
     """A context manager that can be cancelled without the rest of the running task, like `asyncio.timeout`.
 
-    Its own cancellation ends with the block. A cancellation of the whole task is passed on, on versions of Python whose
-    tasks count cancellations.
+    Its own cancellation ends with the block. A cancellation of the whole task is passed on.
 
     Args:
         task: The running task; None: it is looked up.
@@ -31,7 +25,7 @@ class TaskPart:
 
     def __init__(self, task: Any = None) -> None:
         self.task = task = asyncio.current_task() if task is None else task
-        self._before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
+        self._before = task.cancelling()
 
     def cancel(self, msg: Any = None) -> bool:
         """Cancel the block. Return False, and do nothing, if it has ended."""
@@ -44,7 +38,7 @@ class TaskPart:
     @property
     def is_task_cancelled(self) -> bool:
         """Whether something else has cancelled the whole task since the part has begun; known when it has ended."""
-        return _COUNTS_CANCELLATIONS and self.task.cancelling() > self._before
+        return bool(self.task.cancelling() > self._before)
 
     def __enter__(self) -> Self:
         return self
@@ -53,10 +47,9 @@ class TaskPart:
         self._has_ended = True
         if not self.cancellations:
             return False
-        if _COUNTS_CANCELLATIONS:
-            # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
-            for _ in range(self.cancellations):
-                self.task.uncancel()
+        # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
+        for _ in range(self.cancellations):
+            self.task.uncancel()
         return isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
 
 

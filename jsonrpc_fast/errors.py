@@ -28,10 +28,9 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from ._repr import shorten
-from ._typing import Self
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
 from .types import UNSET, MessageId
 

@@ -22,11 +22,10 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 from ._checks import check_callable
 from ._logs import logger_of
-from ._typing import Self
 from .errors import (
     CallTimeout,
     ConnectionLost,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, dataclass_transform, get_args
 
 from ._checks import check_count
-from ._typing import Self, dataclass_transform
 
 if TYPE_CHECKING:
     from inspect import Signature

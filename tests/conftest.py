@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .support import async_tests, forking, loops, memory, needs, tables
+from .support import async_tests, forking, loops, memory, needs, tables, tiers
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 from .support.waiting import blocking_eventually
@@ -25,8 +25,8 @@ BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec.
 BOTH = {"impl", "backends"}
 """The fixtures of tests that use both backends."""
 OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py", "test_templates.py")
-SLOW = pytest.StashKey[int]()
-"""How many slow tests are left out."""
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+"""How many tests are left out, by the option that would include them."""
 ROOT = Path(__file__).resolve().parent.parent
 
 gc.disable()  # during collection: the tests are never freed, and the collector took a third of the time
@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without-impl", action="store_true", help="leave out the tests that run on both backends whichever is chosen"
     )
+    parser.addoption("--ci", action="store_true", help="also run the tests marked as ci or lint, as .ci/run does")
     parser.addoption("--slow", action="store_true", help="also run the tests marked as slow")
     parser.addoption("--all-loops", action="store_true", help="run the tests of drivers on each event loop")
     parser.addoption("--row", help="check that row of a table alone")
@@ -67,23 +68,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not BOTH.isdisjoint(getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if BOTH.isdisjoint(getattr(item, "fixturenames", ()))]
-    if not config.getoption("--slow"):
-        left_out = [item for item in items if item.get_closest_marker("slow")]
-        config.stash[SLOW] = len(left_out)
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    found = tiers.left_out(config, items)
+    config.stash[LEFT_OUT] = {option: len(tests) for option, tests in found.items()}
+    every = {item for tests in found.values() for item in tests}
+    config.hook.pytest_deselected(items=list(every))
+    items[:] = [item for item in items if item not in every]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add the number of slow tests that a worker of pytest-xdist has left out."""
-    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
+    """Take the numbers of tests that a worker of pytest-xdist has left out."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["slow"] = session.config.stash.get(SLOW, 0)
+        output["left_out"] = session.config.stash.get(LEFT_OUT, {})
 
 
 def pytest_collection_finish() -> None:
@@ -111,6 +112,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+pytest_runtest_protocol = tiers.pytest_runtest_protocol
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     async_tests.make_callable(pyfuncitem)
@@ -125,10 +129,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     )
     for line in needs.summary(reasons):
         terminalreporter.write_line(line, yellow=True)
-    left_out = config.stash.get(SLOW, 0)
-    if left_out:
-        said = "1 slow test left out: run it" if left_out == 1 else f"{left_out} slow tests left out: run them"
-        terminalreporter.write_line(f"{said} with --slow", yellow=True)
+    for option, count in config.stash.get(LEFT_OUT, {}).items():
+        if count:
+            said = "1 test" if count == 1 else f"{count} tests"
+            terminalreporter.write_line(f"{said} left out: {option} includes them", yellow=True)
 
 
 def is_pure_only(config: pytest.Config) -> bool:

@@ -258,6 +258,7 @@ def check_nothing_is_shown(impl: ModuleType, text: bytes, profile: Profile) -> i
     return len(found)
 
 
+@pytest.mark.ci
 def test_faults_show_nothing_of_a_marked_message(impl: ModuleType) -> None:
     assert len(MARKED) > 1000
     for profile in PROFILES:
@@ -271,6 +272,7 @@ def test_faults_show_nothing_of_a_mutated_message(impl: ModuleType, text: bytes,
 
 
 @given(text=st.one_of(mutants(), st.binary(max_size=40), st.text(max_size=40)))
+@pytest.mark.ci
 def test_decoding_returns_faults(impl: ModuleType, text: bytes | str) -> None:
     item = impl.decode(text)
     kinds = (impl.Request, impl.Notification, impl.Response, impl.ParseError)

@@ -271,6 +271,7 @@ def test_fields_that_strictness_ignores(fields: dict[str, Any]) -> None:
     assert is_at_least_as_strict(other, STRICTEST)
 
 
+@pytest.mark.ci
 def test_a_looser_profile_accepts_all_messages_of_a_stricter_one(impl: ModuleType) -> None:
     members = {
         "jsonrpc": ["2.0"],

@@ -290,7 +290,7 @@ class RedisEventStore:
             try:
                 commands = [command for queued, _ in some for command in queued]
                 responses = await asyncio.wait_for(self._run(commands), self._command_seconds)
-            except (RedisError, OSError, asyncio.TimeoutError) as error:
+            except (TimeoutError, RedisError, OSError) as error:
                 if time.monotonic() > self._paused_until:
                     _logger.warning("Redis does not respond: %r", error)
                 self._paused_until = time.monotonic() + _PAUSE_SECONDS

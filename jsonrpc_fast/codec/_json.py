@@ -270,8 +270,7 @@ MAX_EXPONENT: Final = 10**MAX_EXPONENT_DIGITS - 1
 
 def has_long_digits(text: bytes) -> bool:
     """Return whether there are more digits in a row than CPython converts to an int; they may be in a string."""
-    # Absent from the first releases of 3.10.
-    limit = getattr(sys, "get_int_max_str_digits", int)()
+    limit = sys.get_int_max_str_digits()
     return 0 < limit < len(text) and re.search(rb"(?<![0-9])[0-9]{%d}" % (limit + 1), text) is not None
 
 

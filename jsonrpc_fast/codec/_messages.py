@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
 
 from .. import errors
 from .._checks import not_a_message
@@ -28,7 +28,7 @@ from ._scanner import Malformed, ScannedValue, parts_of, scan_value
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, TypeVar  # `TypeVar` has defaults before Python 3.13
+    from typing_extensions import TypeVar  # `TypeVar` has defaults before Python 3.13
 
     P = TypeVar("P", bound="Params", covariant=True, default="dict[str, Any] | list[Any] | None")
     R = TypeVar("R", covariant=True, default=Any)

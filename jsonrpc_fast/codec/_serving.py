@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context, ContextVar
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from .._typing import Self
 from ..errors import HANDLER_FAILURES
 from ..types import UNSET, MessageId, Unset, is_awaitable
 from ._messages import Raw, Request

@@ -4,7 +4,6 @@ Rules:
   - An `Exception`, SystemExit, and a foreign cancellation, such as the cancellation of a future that the function
     awaits, fail only the message or the request that called the function (`is_failure`).
   - Everything else propagates: KeyboardInterrupt, the cancellation of the task itself, and those of anyio and trio.
-    Before Python 3.11, where tasks do not count their cancellations, every cancellation propagates.
   - Whatever is raised, begun work is undone, and the exception propagates (`on_failure`). This needs no `except
     BaseException`; the few that remain carry an exception from one task or coroutine to another.
 """
@@ -12,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -32,7 +30,7 @@ def is_foreign_cancellation(error: BaseException | None) -> bool:
     except RuntimeError:  # no loop is running
         return True
     # `cancelling` counts the calls of `cancel` that the task has not taken back (`uncancel`).
-    return task is None or (sys.version_info >= (3, 11) and not task.cancelling())
+    return task is None or not task.cancelling()
 
 
 def is_failure(error: BaseException | None) -> bool:

@@ -15,9 +15,8 @@ from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self, Unpack
 
-from .._typing import Self, Unpack
 from ..codec import Notification, ParseError, Request
 from ..codes import ErrorCode
 from ..errors import HANDLER_FAILURES, standard_error

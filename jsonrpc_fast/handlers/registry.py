@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from .._checks import check_callable, check_seconds, check_type
-from .._typing import Unpack
 from ..codec import Message, RawMessage
 from ..codec._backend import serve_plain
 from ..codec.encoders import depends_on_peer

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from .._checks import check_count, check_type
-from .._typing import Unpack
 from ..codec import Params
 from ..handlers.returned import result_reader
 from ..types import UNSET, Unset

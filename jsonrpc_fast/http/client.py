@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from .._checks import check_count, check_headers, check_seconds
-from .._typing import Self, Unpack
 from ..codec import Params
 from ..codec._json import Default
 from ..errors import CallTimeout, InvalidResponse

@@ -16,10 +16,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 from .._checks import check_count, check_seconds
-from .._typing import Unpack
 from ..handlers import Handlers, is_awaitable
 from ..handlers.failures import CancelledError, is_foreign_cancellation
 from .base import (

@@ -26,15 +26,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from .._checks import check_callable, check_count, check_seconds
 from .._logs import logger_of
-from .._typing import Self
 from ..codec import Notification, Request, decode
 from ..profile import LENIENT
 from .library import OuterTransport, library_of, url_of
@@ -324,7 +323,7 @@ def _retry_seconds(value: str | None) -> float | None:
     try:
         until = parsedate_to_datetime(value)
         if until.tzinfo is None:
-            until = until.replace(tzinfo=timezone.utc)
-        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+            until = until.replace(tzinfo=UTC)
+        return max((until - datetime.now(UTC)).total_seconds(), 0.0)
     except (TypeError, ValueError, OverflowError):
         return None

@@ -35,10 +35,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, Self, cast
 
 from .._logs import logger_of
-from .._typing import Self
 from ..codec import ParseError, Raw, encode_notification
 from ..codec._backend import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
@@ -534,6 +533,6 @@ async def _is_drained(transport: Transport) -> bool:
     """Wait until a transport has drained, or until its peer has read nothing for too long."""
     try:
         await asyncio.wait_for(transport.drain(), TIMEOUT_SECONDS)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return False
     return True

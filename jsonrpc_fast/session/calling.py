@@ -23,10 +23,9 @@ import concurrent.futures
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
-from typing import Any, Final, TypedDict, TypeVar, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from .._checks import check_count, check_seconds
-from .._typing import Unpack
 from ..codec import Notification, Params
 from ..codec._backend import decoded
 from ..errors import StateError

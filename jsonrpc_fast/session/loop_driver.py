@@ -34,8 +34,8 @@ from .running import Run, RunState, current_run, detached
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 _resumed: Final = types.coroutine(resume)
-_SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
-"""Whether a task can run in an existing context. Python 3.10 has no such argument, and an eager task needs a copy."""
+_SHARES_CONTEXT: Final = sys.version_info < (3, 12)
+"""Whether a task can run in an existing context: an eager task, from Python 3.12 on, needs a copy."""
 
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 

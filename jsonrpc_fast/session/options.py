@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from .._checks import check_callable, check_count, check_seconds, check_type
-from .._typing import Unpack
 from ..codec._json import Default
 from ..errors import RpcError
 from ..hooks import Hooks

@@ -29,11 +29,10 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack, overload
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
-from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
@@ -224,7 +223,7 @@ class ReconnectingSession:
         with waiting():
             try:
                 return await asyncio.wait_for(self._wait_connected(), timeout)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 raise CallTimeout("there was no connection in time") from None
 
     async def _wait_connected(self) -> Session:

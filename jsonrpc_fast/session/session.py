@@ -21,10 +21,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, Final, overload
+from typing import Any, Final, Self, Unpack, overload
 
 from .._checks import check_seconds
-from .._typing import Self, Unpack
 from ..codec import ParseError
 from ..codec.encoders import PLAIN
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError

@@ -19,9 +19,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from .._typing import Self
 from ..errors import StateError
 from ..handlers.failures import on_failure
 from ..hooks import Outcome

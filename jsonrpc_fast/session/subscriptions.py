@@ -32,10 +32,9 @@ from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from .._checks import check_count
-from .._typing import Self
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.waiters import Waiters

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from .._checks import check_callable, check_count, check_type
 from .._repr import shorten
-from .._typing import Self
 from ..codec import Params, Raw
 from ..codes import ErrorCode
 from ..errors import RpcError

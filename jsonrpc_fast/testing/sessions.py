@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
-from .._typing import Unpack
 from ..handlers import Handlers
 from ..session import Session, SessionOptions
 from ..transports import memory_pair

@@ -16,10 +16,9 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from .._checks import check_items
-from .._typing import Unpack
 from ..errors import ConnectionLost
 from .channel import Events, QueuedChannel
 from .close_codes import NO_CODE, CloseCode, fault_of

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
+from typing import Unpack
 
-from .._typing import Unpack
 from .channel import READ_BYTES, Channel, Events
 from .connection import Connection
 from .protocol import TransportOptions

@@ -80,6 +80,7 @@ async def test_a_client_of_the_library(command: list[str]) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.ci
 async def test_a_session_of_this_package_and_an_agent_of_the_library() -> None:
     texts: list[str] = []
     transport = StdioClient(ECHO, profile=ACP, env=environment(), stderr="discard")

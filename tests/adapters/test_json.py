@@ -235,6 +235,7 @@ def without_spelling(text: Any) -> Any:
 
 
 @given(odd, dump_options)
+@pytest.mark.ci
 def test_any_value_with_any_options(value: Any, options: dict[str, Any]) -> None:
     has_layout = options.get("separators") is not None or options.get("indent") is not None
     theirs = {**options, **({} if has_layout else {"separators": (",", ":")})}
@@ -248,6 +249,7 @@ def test_any_value_with_any_options(value: Any, options: dict[str, Any]) -> None
 @given(
     odd, dump_options, load_options, st.sampled_from(ENCODINGS), st.integers(0, 200), st.sampled_from('"{}[],:0e- \\é')
 )
+@pytest.mark.ci
 def test_any_text_with_any_options(
     value: Any, writing: dict[str, Any], reading: dict[str, Any], encoding: str, at: int, inserted: str
 ) -> None:
@@ -259,6 +261,7 @@ def test_any_text_with_any_options(
 
 
 @given(plain)
+@pytest.mark.ci
 def test_random_values(value: Any) -> None:
     def convert(item: Any) -> Any:
         return ["color", item.name]
@@ -279,6 +282,7 @@ keyed = st.recursive(
 
 
 @given(st.dictionaries(json_keys, keyed, max_size=5))
+@pytest.mark.ci
 def test_any_keys(value: Any) -> None:
     assert adapter.dumps(value) in [
         json.dumps(value, separators=(",", ":"), ensure_ascii=is_ascii) for is_ascii in (False, True)

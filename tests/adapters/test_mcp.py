@@ -512,6 +512,7 @@ def test_replaced_standard_streams_are_used(replace: str) -> None:
     assert (process.returncode, process.stdout, process.stderr) == (0, PONG, b"")
 
 
+@pytest.mark.ci
 def test_two_servers_do_not_share_a_standard_stream_and_a_wrapper_is_no_replacement() -> None:
     script = REPLACED + (
         "from io import StringIO, TextIOWrapper\n"

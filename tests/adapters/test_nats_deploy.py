@@ -43,6 +43,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsServ
         yield running
 
 
+@pytest.mark.ci
 def test_worker_and_client(server: NatsServer, tmp_path: Path) -> None:
     names = [script.name for script in write_scripts(PAGE, tmp_path)]
     assert names == ["worker.py", "client.py"]

@@ -21,11 +21,12 @@ from ..support.places import PEERS
 
 pytest.importorskip("pygls", minversion=None, reason="pygls is not installed")
 
+from typing import Self
+
 import pygls.lsp.client
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams, JsonRpcMethodNotFound
 from pygls.protocol import LanguageServerProtocol
-from typing_extensions import Self
 
 from jsonrpc_fast import LSP, Decoder, Notification, Request, encode
 from jsonrpc_fast.adapters import pygls as adapter
@@ -108,6 +109,7 @@ server.start_io()
 """
 
 
+@pytest.mark.ci
 def test_a_request_does_not_begin_whose_cancellation_was_read_with_it() -> None:
     messages: list[Any] = [Request("first", "initialize", {"capabilities": {}, "processId": None, "rootUri": None})]
     messages += [Request(number, "custom/work", {}) for number in range(10)]
@@ -498,6 +500,7 @@ class Served:
 
 
 @pytest.mark.usefixtures("unlogged")
+@pytest.mark.ci
 def test_requests_are_answered_as_by_pygls() -> None:
     texts = hostile_messages.requests(b'"hostile"', b"echo", mutations=300)
     with Served("own") as own, Served("fast") as fast:
@@ -518,6 +521,7 @@ def test_requests_are_answered_as_by_pygls() -> None:
 
 
 @pytest.mark.usefixtures("unlogged")
+@pytest.mark.ci
 def test_what_is_written_is_what_pygls_writes() -> None:
     found: dict[str, Any] = {}
     with Served("own") as own, Served("fast") as fast:
@@ -597,6 +601,7 @@ async def outcomes_of_calls(kind: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("unlogged")
+@pytest.mark.ci
 async def test_calls_end_as_with_pygls() -> None:
     own, fast = await outcomes_of_calls("own"), await outcomes_of_calls("fast")
     ended = {name: (outcome, fast[name]) for name, outcome in own.items() if outcome != "open"}

@@ -65,6 +65,7 @@ async def until_subscribed(server: RedisServer) -> None:
 
 
 @rows("law", CONTRACT)
+@pytest.mark.ci
 async def test_the_contract_of_a_store_at_two_workers(server: RedisServer, law: Any) -> None:
     await command(server, "FLUSHALL")
     async with two_stores(server) as (one, other):
@@ -76,6 +77,7 @@ async def test_the_contract_of_a_store_at_two_workers(server: RedisServer, law: 
         await eventually(is_quiet)
 
 
+@pytest.mark.ci
 async def test_too_many_events(server: RedisServer) -> None:
     async with store_at(server, max_events=10) as store:
         first = await append(store, "s/1", None)
@@ -161,6 +163,7 @@ async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) ->
         await eventually(has_ended)
 
 
+@pytest.mark.ci
 async def test_a_redis_that_starts_again_without_its_data(server: RedisServer) -> None:
     async with two_stores(server, lease_seconds=1.5) as (one, other):
         first = await append(one, "s/1", None)
@@ -207,6 +210,7 @@ async def test_followers_survive_a_redis_that_starts_again_with_its_data(server:
         assert await follower == [("s/1-2", b"1"), ("s/1-3", b"2")]
 
 
+@pytest.mark.ci
 async def test_at_random_each_follower_gets_every_event(server: RedisServer) -> None:
     """Followers at two workers join and leave at random, and connections to Redis are cut in between."""
     chance = random.Random(1)

@@ -125,6 +125,7 @@ def test_responses_and_exceptions_are_those_of_web3(node: Node, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ASYNC)
+@pytest.mark.ci
 async def test_asynchronous_responses_and_exceptions_are_those_of_web3(node: Node, name: str) -> None:
     found: list[list[Any]] = []
     for module in (web3, adapter):
@@ -340,6 +341,7 @@ def test_hostile_responses_are_read_as_by_web3() -> None:
 
 
 @pytest.mark.usefixtures("unlogged")
+@pytest.mark.ci
 def test_hostile_values_are_written_as_by_web3() -> None:
     differing = {}
     for name, value in hostile_messages.VALUES.items():

@@ -193,6 +193,7 @@ def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["echo"], "{}"),
     ],
 )
+@pytest.mark.ci
 def test_a_result(words: list[str], printed: str, plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert call(capfd, "call", *words, *plain) == (0, f"{printed}\n", "")
 
@@ -215,6 +216,7 @@ def test_notifications_in_a_batch_are_followed(capfd: pytest.CaptureFixture[str]
     assert (status, output) == (0, '{"method":"a"}\n{"method":"b","params":[1]}\n1\n')
 
 
+@pytest.mark.ci
 def test_notifications_are_followed_without_the_extra_mcp(server: list[str]) -> None:
     source = "import sys; sys.modules['msgspec'] = None; from jsonrpc_fast.cli.main import main; sys.exit(main())"
     words = ["call", "--follow", "leave later", *server]
@@ -222,6 +224,7 @@ def test_notifications_are_followed_without_the_extra_mcp(server: list[str]) -> 
     assert (done.returncode, done.stderr, done.stdout.splitlines()[0]) == (0, b"", b"null")
 
 
+@pytest.mark.ci
 def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     ticks = '{"method":"tick","params":{"number":0}}\n{"method":"tick","params":{"number":1}}\n"done"\n'
     assert call(capfd, "call", "ticks", *server) == (0, '"done"\n', "")
@@ -235,6 +238,7 @@ def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixt
     followed.stdout.close()
 
 
+@pytest.mark.ci
 def test_the_handshake_of_lsp(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     status, output, said = call(capfd, "call", "--lsp", "textDocument/hover", "uri=file:///a", *server, "lsp")
     assert (status, output, said) == (0, '{"contents":"file:///a"}\n', "")
@@ -245,6 +249,7 @@ def test_sockets(sockets: list[str], capfd: pytest.CaptureFixture[str]) -> None:
         assert call(capfd, "call", target, "add", "a=1", "b=2") == (0, "3\n", "")
 
 
+@pytest.mark.ci
 def test_http(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     with serving("uvicorn") as server:
@@ -291,6 +296,7 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (["--timeout", "0", "http://localhost", "add"], 2, "must be a number of seconds, more than 0"),
     ],
 )
+@pytest.mark.ci
 def test_a_call_that_fails(words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     found, output, error = call(capfd, "call", *words)
     assert (found, output) == (status, "")
@@ -318,6 +324,7 @@ def test_a_refused_websocket(capfd: pytest.CaptureFixture[str]) -> None:
 
 @posix
 @rows("words", [["call", "add", "a=1", "b=2"], ["call", "--follow", "ticks"]])
+@pytest.mark.ci
 def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -331,6 +338,7 @@ def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) ->
 
 @posix
 @rows("encoding, said", [("ascii", "caf\\xe9 \\u2192 tea"), ("latin-1", "café \\u2192 tea"), ("utf-8", "café → tea")])
+@pytest.mark.ci
 def test_a_description_that_stdout_cannot_encode(tmp_path: Path, encoding: str, said: str) -> None:
     source = """if True:
         import json, sys
@@ -348,6 +356,7 @@ def test_a_description_that_stdout_cannot_encode(tmp_path: Path, encoding: str, 
 
 @posix
 @rows("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.ci
 def test_a_signal_ends_the_program_too(tmp_path: Path, number: signal.Signals, status: int) -> None:
     """Soon: a program that ignores the end of its stdin would otherwise have more time than this test."""
     main = f"""if True:
@@ -373,6 +382,7 @@ def test_a_signal_ends_the_program_too(tmp_path: Path, number: signal.Signals, s
 
 @posix
 @rows("words", [["call", "add"], ["list"]])
+@pytest.mark.ci
 def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
     source = """if True:
         import signal, sys, time
@@ -400,6 +410,7 @@ def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
 
 
 @posix
+@pytest.mark.ci
 def test_a_result_on_a_terminal(plain: list[str]) -> None:
     words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *plain]
     plain = (
@@ -443,6 +454,7 @@ def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureF
     assert call(capfd, "list", *plain) == (2, "", said)
 
 
+@pytest.mark.ci
 def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     status, output, said = call(capfd, "call", "--mcp", "add", "a=1", "b=2", *mcp_server)
     assert (status, json.loads(output)["structuredContent"], said) == (0, {"sum": 3}, "")
@@ -452,6 +464,7 @@ def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None
     assert (status, json.loads(output)["contents"][0]["text"]) == (0, "note")
 
 
+@pytest.mark.ci
 def test_what_an_mcp_server_offers_is_listed(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     lines = (
         "tool add(a: integer, b?: integer)  Add two numbers.\n"

@@ -77,6 +77,7 @@ def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: p
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.ci
 async def test_a_client_on_stdio(servers: Path) -> None:
     lines: list[str] = []
     program, *arguments = command(servers)
@@ -148,6 +149,7 @@ async def test_a_signal_ends_the_servers_at_once(how: str, tmp_path: Path) -> No
     assert not any("has ended" in line for line in lines)
 
 
+@pytest.mark.ci
 async def test_clients_over_http(servers: Path) -> None:
     port = free_port()
     with running(command(servers, "--http", f"127.0.0.1:{port}", "--separator", "."), port) as server:
@@ -162,6 +164,7 @@ async def test_clients_over_http(servers: Path) -> None:
             assert pids[0] == pids[1]
 
 
+@pytest.mark.ci
 async def test_connect_reads_the_file(servers: Path) -> None:
     async with connect(servers) as client:
         assert value_of(await client.call_tool("good_size", {"text": "abc"})) == 3

@@ -55,6 +55,7 @@ for words in sys.argv[1:]:
         ("msgspec", ["serve --http 127.0.0.1:0 --template-dir ."]),
     ],
 )
+@pytest.mark.ci
 def test_a_missing_extra_is_named(missing: str, commands: list[str]) -> None:
     words = [sys.executable, "-c", WITHOUT, missing, *commands]
     done = subprocess.run(words, capture_output=True, timeout=50, text=True, check=True)
@@ -67,6 +68,7 @@ def test_a_missing_extra_is_named(missing: str, commands: list[str]) -> None:
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
 
+@pytest.mark.ci
 def test_a_server_that_is_dead() -> None:
     """The client gets an error, and the exit status says that the server never spoke."""
     pytest.importorskip("httpx", reason="the extra `http` is not installed")

@@ -139,6 +139,7 @@ def test_other_responses(tmp_path: Path) -> None:
         ({"a": 1}, [], ["/result: an object became an array of 0"]),
     ],
 )
+@pytest.mark.ci
 def test_differences(before: Any, after: Any, expected: list[str], tmp_path: Path) -> None:
     code = "import sys; [print(sys.argv[1], flush=True) for _ in sys.stdin]"
     path = tmp_path / "recording.ndjson"

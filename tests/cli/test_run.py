@@ -96,6 +96,7 @@ def program(tmp_path: Path, text: str) -> Path:
 
 
 @rows(("library", "text", "adapter"), [("pygls.lsp.server", PYGLS, "pygls"), ("pylsp_jsonrpc.streams", PYLSP, "pylsp")])
+@pytest.mark.ci
 def test_language_servers(library: str, text: str, adapter: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"the extra `{adapter}` is not installed")
     path = program(tmp_path, text)
@@ -114,12 +115,14 @@ def test_language_servers(library: str, text: str, adapter: str, tmp_path: Path)
         ("mcp", MCP, "jsonrpc_fast.adapters.mcp\n"),
     ],
 )
+@pytest.mark.ci
 def test_other_libraries(library: str, text: str, expected: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed")
     done = run("run", str(program(tmp_path, text)))
     assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
 
 
+@pytest.mark.ci
 def test_a_program_runs_as_it_would_without(tmp_path: Path) -> None:
     path = program(tmp_path, PLAIN)
     done = run("run", str(path), "--help", "--", "x")
@@ -138,6 +141,7 @@ def test_a_program_runs_as_it_would_without(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"['{path}', 'a'] {path} ")
 
 
+@pytest.mark.ci
 def test_a_script_on_the_path(tmp_path: Path) -> None:
     for name, shebang in (("here", sys.executable), ("any", "/usr/bin/env python3"), ("long", None)):
         script = tmp_path / name
@@ -161,6 +165,7 @@ def test_a_script_on_the_path(tmp_path: Path) -> None:
         (None, 127, "is not found"),
     ],
 )
+@pytest.mark.ci
 def test_what_cannot_run(start: bytes | None, status: int, said: str, tmp_path: Path) -> None:
     path = tmp_path / ("program" if start is not None else "none")
     if start is not None:
@@ -176,6 +181,7 @@ def test_a_folder_that_is_no_program(tmp_path: Path) -> None:
     assert done.stderr == f"jsonrpc-fast run: {tmp_path} is a folder without a __main__.py\n"
 
 
+@pytest.mark.ci
 def test_modules_that_are_not_there() -> None:
     done = run("run", "-m", "nothing.at.all")
     assert (done.returncode, done.stderr) == (127, "jsonrpc-fast run: there is no module nothing.at.all\n")
@@ -199,6 +205,7 @@ def test_a_library_in_a_zip_file(tmp_path: Path) -> None:
     assert done.stderr.startswith("jsonrpc-fast run: the program runs without the adapter aiorpcx: ")
 
 
+@pytest.mark.ci
 def test_an_adapter_that_does_not_fit(tmp_path: Path) -> None:
     """A library of another version: the program runs without."""
     (tmp_path / "pylsp_jsonrpc").mkdir()

@@ -138,6 +138,7 @@ def test_a_signal_ends_the_server_and_its_children(server: Process, folder: Path
 
 @posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.ci
 def test_a_signal_ends_subscriptions_with_a_response(server: Process, number: signal.Signals) -> None:
     wanted = {"notifications": {"promptsListChanged": True}, "_meta": modern_meta()}
     ids = [server.request("subscriptions/listen", wanted) for _ in range(3)]
@@ -171,6 +172,7 @@ def test_a_signal_does_not_wait_for_renderings(server: Process, folder: Path, nu
 
 
 @posix
+@pytest.mark.ci
 def test_a_client_that_goes_away_ends_it(server: Process) -> None:
     """stdout can no longer be written, while stdin is still open."""
     read, write = os.pipe()
@@ -188,6 +190,7 @@ def test_a_client_that_goes_away_ends_it(server: Process) -> None:
 # Changes.
 
 
+@pytest.mark.ci
 def test_clients_are_notified_of_changes(server: Process, folder: Path) -> None:
     server.initialize()
     uri = "resource://templates/greeting.txt"
@@ -257,6 +260,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("arguments", [[], ["--debug"]])
+@pytest.mark.ci
 def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
     server = Process(folder, *arguments)
     try:
@@ -282,6 +286,7 @@ def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
 
 
 @posix
+@pytest.mark.ci
 def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret")
@@ -339,6 +344,7 @@ def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> Non
         server.close()
 
 
+@pytest.mark.ci
 def test_a_template_that_compiles_slowly_does_not_delay_initialize(folder: Path) -> None:
     (folder / "constant.txt").write_text("{{ 9 ** (9 ** 9) }}")  # the compiler computes this
     started = time.monotonic()

@@ -172,6 +172,7 @@ def test_output_without_a_reader(arguments: list[str], mixed: str) -> None:
 
 
 @posix
+@pytest.mark.ci
 def test_closed_outputs(mixed: str) -> None:
     for redirection in (">&-", "2>&-", ">&- 2>&-"):
         done = subprocess.run(
@@ -379,6 +380,7 @@ def test_check_says_that_it_reads_the_terminal() -> None:
     assert "-: request 0, notification 1, result 0, error 0, batch 0, invalid 0\n" in shown
 
 
+@pytest.mark.ci
 def test_serve_says_what_it_waits_for(folder: Path) -> None:
     pytest.importorskip("jinja2")
     status, shown = on_terminal("serve", "--template-dir", str(folder))
@@ -524,6 +526,7 @@ def test_several_interrupts_show_no_traceback(
 
 
 @rows("arguments", [TAP_HTTP, RELAY_HTTP], ids=["tap", "relay"])
+@pytest.mark.ci
 def test_one_interrupt_of_a_server_on_http(arguments: list[str]) -> None:
     pytest.importorskip("uvicorn")
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -541,6 +544,7 @@ def test_one_interrupt_of_a_server_on_http(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "arguments", [["info"], ["info", "--json"], ["--help"], ["check", "--json", "--max-faults", "99999"]]
 )
+@pytest.mark.ci
 def test_head_ends_a_command_quietly(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(b"1\n" * 50_000)
     line = " ".join([f'"{part}"' for part in map(os.fsdecode, command(*arguments))])

@@ -328,6 +328,7 @@ ANYTHING = st.recursive(
         optional={"info": st.fixed_dictionaries({"title": TEXTS}), "components": ANYTHING},
     )
 )
+@pytest.mark.ci
 def test_no_document_writes_code(document: dict[str, Any]) -> None:
     """Whatever the names and texts, the module has only imports, classes and declarations, and only its own."""
     text = stubs_of(document)
@@ -416,6 +417,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(schemas(), schemas(), schemas(), st.lists(VALUES, min_size=10, max_size=10))
+@pytest.mark.ci
 def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values: list[Any]) -> None:
     """No type is narrower than its schema, as an independent validator reads it."""
     jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
@@ -460,6 +462,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @posix
+@pytest.mark.ci
 def test_a_reader_that_leaves_and_closed_descriptors(tmp_path: Path) -> None:
     method = {"params": [], "result": {"name": "r", "schema": {}}}
     document = {**PETS, "methods": [{"name": f"method_{number}", **method} for number in range(5000)]}

@@ -84,6 +84,7 @@ def start() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 3_000_000])
+@pytest.mark.ci
 def test_all_bytes_are_passed_on(size: int, tmp_path: Path) -> None:
     data = random.Random(size).randbytes(size)
     command = tapped("cat", options=["--log", str(tmp_path / "log")])  # as a process; most others run in this one
@@ -242,6 +243,7 @@ def test_signals_are_passed_on(names: list[str], status: int, start: Any) -> Non
     assert process.wait(SECONDS) == status
 
 
+@pytest.mark.ci
 def test_a_client_that_leaves(start: Any) -> None:
     process = start("yes")
     assert process.stdout.read(4) == b"y\ny\n"

@@ -55,6 +55,7 @@ async def answer(request: HttpRequest, reply: Reply) -> None:
         await reply.event(request.result(TEXT))
 
 
+@pytest.mark.ci
 async def test_the_log_of_a_conversation(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with http_script(legacy(answer)) as server:
@@ -87,6 +88,7 @@ async def test_the_log_of_a_conversation(tmp_path: Path) -> None:
     assert lines.count("<- status 405") == 2  # of the GET and of the DELETE
 
 
+@pytest.mark.ci
 async def test_bytes_pass_unchanged_and_a_server_that_is_not_there_is_502(tmp_path: Path) -> None:
     async def echo(request: HttpRequest, reply: Reply) -> None:
         await reply.send(request.body, 418, "text/x", {"x-answer": request.headers.get("x-question", "")})
@@ -105,6 +107,7 @@ async def test_bytes_pass_unchanged_and_a_server_that_is_not_there_is_502(tmp_pa
     assert "<- no response: ConnectError" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.ci
 async def test_a_status_that_is_none_is_502(tmp_path: Path) -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:
         await reply.send(b"{}", int(request.path.rpartition("/")[2]))
@@ -120,6 +123,7 @@ async def test_a_status_that_is_none_is_502(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["client", "server"])
+@pytest.mark.ci
 async def test_a_stream_that_one_side_closes_is_closed_on_the_other(by: str, tmp_path: Path) -> None:
     closed = asyncio.Event()
 

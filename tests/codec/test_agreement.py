@@ -6,6 +6,7 @@ import enum
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ OBJECTS = st.one_of(
 
 @scaled_examples(5)
 @given(obj=st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), profile=st.sampled_from(PROFILES))
+@pytest.mark.ci
 def test_parse(backends: Backends, obj: Any, profile: Profile) -> None:
     assert_same(backends, lambda backend: backend.parse(obj, profile), show)
     for name in ("Request", "Notification", "Response", "Error"):
@@ -130,6 +132,7 @@ DEFAULTS = st.sampled_from([None, str, sorted, repr, lambda _: 1 / 0, lambda _: 
     option=OPTIONS,
     delimited=st.booleans(),
 )
+@pytest.mark.ci
 def test_encode(
     backends: Backends, name: str, arguments: list[Any], plain: bool, default: Any, option: int, delimited: bool
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from jsonrpc_fast.profile import (
     JSONRPC,
     LSP,
@@ -173,6 +175,7 @@ def test_vectors_of_other_implementations(impl: ModuleType, corpora: Path) -> No
     }
 
 
+@pytest.mark.ci
 def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], corpora: Path) -> None:
     texts = list(LINES)
     for name in ("eth/messages.ndjson", "lsp/inspector_messages.ndjson"):

@@ -102,6 +102,7 @@ CONTENT_LENGTH: list[tuple[bytes, Description]] = [
 
 
 @rows(("data", "expected"), CONTENT_LENGTH)
+@pytest.mark.ci
 def test_content_length(impl: ModuleType, data: bytes, expected: Description) -> None:
     for framing in ("content-length", "auto") if data[:4].lower().endswith(b"cont") else ("content-length",):
         assert decode_all(impl, [data], framing) == expected
@@ -398,6 +399,7 @@ class TestLimit:
             assert memory.peak < 50_000
 
     @rows("lines", [b"", b"\ndata: "])
+    @pytest.mark.ci
     def test_memory_of_an_event_over_the_limit(self, impl: ModuleType, lines: bytes) -> None:
         decoder = impl.Decoder("sse", limits=Limits(message_bytes=2_000_000))
         chunk = 1000 * b"x" + lines
@@ -408,6 +410,7 @@ class TestLimit:
         assert memory.peak < 2_600_000
 
     @rows("framing", FRAMED)
+    @pytest.mark.ci
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType, framing: Any) -> None:
         decoder = impl.Decoder(framing)
         chunk = 20 * frame(ONE, framing)
@@ -490,6 +493,7 @@ NOISE = st.sampled_from(
     sizes=st.lists(st.integers(0, 300), max_size=12),
     raw=st.booleans(),
 )
+@pytest.mark.ci
 def test_any_chunking(
     backends: Backends, pieces: list[tuple[bytes, bytes, Any]], same: bool, framing: str, sizes: list[int], raw: bool
 ) -> None:
@@ -555,6 +559,7 @@ def in_turns(impl: ModuleType, chunks: list[bytes], bounds: list[int], framing: 
 
 
 @rows(("data", "framing"), STREAMS)
+@pytest.mark.ci
 def test_max_items(impl: ModuleType, data: bytes, framing: str) -> None:
     whole = decode_all(impl, [data], framing)
     for bound in (1, 2, 10**30):

@@ -185,6 +185,7 @@ def test_a_default_is_asked_again() -> None:
         assert isinstance(caught.value.__cause__, ValueError)
 
 
+@pytest.mark.ci
 def test_deep_params() -> None:
     params: Any = []
     for _ in range(5000):

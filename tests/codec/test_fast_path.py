@@ -20,7 +20,7 @@ from jsonrpc_fast.codec._core import Error, Notification, Raw, Request, Response
 from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, Limits
 from jsonrpc_fast.codec import _core
 
-from ..support import guard_pages
+from ..support import guard_pages, memory
 from ..support.forked import forked
 from ..support.oracle import orjson
 from ..support.tables import rows
@@ -181,6 +181,7 @@ def test_raw_payloads() -> None:
     assert _core._decode_fast(RESULT % b'"\xff"', JSONRPC, True) is None
 
 
+@pytest.mark.ci
 def test_raw_strings_are_checked_to_the_byte() -> None:
     """Every first byte of a character, every digit of an escape, and every surrogate, in every place of a word."""
     bodies = [b"\\u%b" % digits for digits in (b"0000", b"d7fF", b"E000", b"ud800", b"d800", b"DBff", b"dc00", b"Dfff")]
@@ -297,6 +298,7 @@ def test_made_strings_and_integers_are_those_of_python() -> None:
         assert _core.decode(RESULT % b'"%b"' % (b"x" * length)).result == expected
 
 
+@pytest.mark.ci
 def test_strings_of_all_kinds_and_lengths() -> None:
     """Characters and escapes of all kinds in any order, and faults: short strings have functions of their own."""
     rng = random.Random(7)
@@ -455,6 +457,7 @@ def bytes_up_to(end: int, text: bytes) -> bytes:
 
 
 @pytest.mark.skipif(FREE_THREADED, reason="a copied object belongs to no thread")
+@pytest.mark.ci
 def test_no_byte_behind_the_text_is_read(page: tuple[int, int]) -> None:
     address, size = page
     texts = [text for text, _ in TAKEN] + LEFT
@@ -494,7 +497,7 @@ def test_memory_that_is_not_there() -> None:
         texts_result = _core.decode(text)
         batch = b"[%b,%b]" % (text, text)
         for data, expected in ((text, texts_result), (batch, [texts_result] * 2)):
-            gc.collect()
+            memory.collect()
             before = sys.getallocatedblocks()
             failures = 0
             found = None
@@ -521,16 +524,12 @@ def test_memory_that_is_not_there() -> None:
 def test_nothing_is_leaked() -> None:
     texts = [text for text, _ in TAKEN] + LEFT
 
-    def blocks() -> int:
-        for _ in range(300):
+    def work() -> None:
+        for _ in range(100):
             for text in texts:
                 _core.decode(text)
-        gc.collect()
-        return sys.getallocatedblocks()
 
-    blocks()
-    before = blocks()
-    assert abs(blocks() - before) < 50
+    assert memory.growth(work) < 50
 
 
 # Messages and calls
@@ -606,6 +605,7 @@ def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
     assert gc.is_tracked(_core.parse({"jsonrpc": "2.0", "id": Id("x"), "method": "m"}))
 
 
+@pytest.mark.ci
 def test_freed_messages_are_made_again() -> None:
     """More messages of each class at once than a free list holds, decoded and constructed in turn."""
     texts = [text for text, _ in TAKEN]
@@ -658,6 +658,7 @@ def test_ids_and_lists_in_use_do_not_wait_to_be_made_again() -> None:
         assert items == [1, 2, Request(3000, "m", [5, 6])]
 
 
+@pytest.mark.ci
 def test_a_list_that_is_made_again_is_as_a_new_one() -> None:
     changes: list[Callable[[list[Any]], object]] = [
         lambda items: items.append(1),
@@ -685,12 +686,14 @@ def test_a_list_that_is_made_again_is_as_a_new_one() -> None:
     gc.collect()
 
 
+@pytest.mark.ci
 def test_code_that_runs_while_the_items_of_a_list_are_freed() -> None:
     class Item:
         def __del__(self) -> None:
             kept.append(call_with(len(kept) + 4000, b"1,2"))
             gc.collect()
 
+    memory.collect()  # 400 full collections of everything that the process holds would take 19 seconds
     kept: list[Any] = []
     for count in range(1, 5):
         for _ in range(20):
@@ -710,6 +713,7 @@ def test_code_that_runs_while_the_items_of_a_list_are_freed() -> None:
         lambda inner: Response(1, error=Error(1, "m", inner)),
     ],
 )
+@pytest.mark.ci
 def test_long_chains_of_messages_are_freed(wrap: Any) -> None:
     message: Any = None
     for _ in range(60_000):

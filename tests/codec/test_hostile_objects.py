@@ -308,6 +308,7 @@ WALK = """
 """
 
 
+@pytest.mark.ci
 def test_arguments_of_every_type(impl: ModuleType) -> None:
     enough, names = run(impl, WALK).splitlines()[-1].strip().split(" ", 1)
     assert enough == "True"
@@ -316,6 +317,7 @@ def test_arguments_of_every_type(impl: ModuleType) -> None:
         assert {"LineReader", "BodyReader", "Rules", "_decode_slow"} <= set(eval(names))
 
 
+@pytest.mark.ci
 def test_long_chains_of_messages_are_freed(impl: ModuleType) -> None:
     script = """
         import sys, threading
@@ -340,6 +342,7 @@ def test_long_chains_of_messages_are_freed(impl: ModuleType) -> None:
     assert run(impl, script) == "done\n"
 
 
+@pytest.mark.ci
 def test_long_chains_of_messages_are_refused(impl: ModuleType) -> None:
     script = """
         import copy, pickle
@@ -606,6 +609,7 @@ def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
     assert run(impl, script) == "done\n"
 
 
+@pytest.mark.ci
 def test_objects_that_change_containers_at_every_hook() -> None:
     """A short run; `nox -s hooks` is a longer one, with the sanitizers."""
     pytest.importorskip("jsonrpc_fast.codec._core")

@@ -263,6 +263,7 @@ BLOB = 2000 * b"x"
     ],
 )
 @rows("limit", [1000, 2000])
+@pytest.mark.ci
 def test_the_id_in_the_beginning_of_a_text_over_the_limit(
     impl: ModuleType, text: bytes, expected: tuple[object, bool], limit: int
 ) -> None:

@@ -87,7 +87,7 @@ rounds = 30 * times
 exec(USE)
 others = [create() for _ in range(2)]
 for other in others:
-    # CPython 3.10 and 3.11 hang at exit if the first import of threading in an interpreter is not in the main thread.
+    # CPython 3.11 hangs at exit if the first import of threading in an interpreter is not in the main thread.
     run(other, "import threading")
 failures = []
 
@@ -149,6 +149,7 @@ def run_script(script: str, backend: str, **names: object) -> None:
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=OWN_GIL)], ids=["one GIL", "own GIL"])
 @rows("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
+@pytest.mark.ci
 def test_only_one_interpreter_has_the_core(script: str, impl: ModuleType, isolated: bool, times: int) -> None:
     backend = "cython" if impl.__name__.endswith("_core") else "python"
     run_script(script, backend, isolated=isolated, times=times)

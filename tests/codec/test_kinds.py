@@ -81,6 +81,7 @@ USUAL = [
 
 
 @rows(("members", "kind"), USUAL)
+@pytest.mark.ci
 def test_usual_messages_are_valid_in_every_profile(members: dict[str, Any], kind: str) -> None:
     number = kinds_of({"jsonrpc": "2.0", **members}, JSONRPC.limits, bytes)
     for profile in every_profile():
@@ -88,6 +89,7 @@ def test_usual_messages_are_valid_in_every_profile(members: dict[str, Any], kind
         assert (found.fault, found.kind) == (None, kind), profile
 
 
+@pytest.mark.ci
 def test_an_integer_and_a_string_are_the_same_id_to_every_profile() -> None:
     differ = rules.bits("id", "integer") - rules.bits("id", "string")
     payloads: list[dict[str, Any]] = [{"method": "m", "params": []}]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import pytest
+
 import jsonrpc_fast
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Limits, Profile
@@ -56,6 +58,7 @@ class TestMessageBytes:
         assert describe(impl.decode(batch, limited(message_bytes=39))) == [request(1, "m")]
         assert describe(impl.decode(batch, limited(message_bytes=38))) == fault("MESSAGE_TOO_LARGE")
 
+    @pytest.mark.ci
     def test_default(self, impl: ModuleType) -> None:
         size = 67108864 if jsonrpc_fast.BACKEND == "cython" else 16777216
         assert Limits().message_bytes == JSONRPC.limits.message_bytes == size
@@ -135,6 +138,7 @@ class TestDepth:
         assert describe(impl.decode(text % nested(1025))) == fault("TOO_DEEP", 1, reply=False)
 
     @rows("depth", [1025, 2048, 2049, 100_000])
+    @pytest.mark.ci
     def test_far_too_deep(self, impl: ModuleType, depth: int) -> None:
         assert describe(impl.decode(nested(depth))) == [fault("TOO_DEEP" if depth > 1025 else "NOT_AN_OBJECT", index=0)]
         objects = depth * '{"a":' + "1" + depth * "}"

@@ -66,6 +66,7 @@ def test_a_frame_over_the_limit_is_located_once(framing: Any) -> None:
 
 
 @rows("seed", range(4))
+@pytest.mark.ci
 def test_blocks_agree_with_frames(seed: int, core: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """On streams of all framings, good and bad, in any chunks."""
     from ..fuzz.differential import PROFILES, framed, seeds  # imports the core

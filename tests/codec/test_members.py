@@ -44,6 +44,7 @@ def pointer(path: tuple[Any, ...]) -> str:
 
 
 @given(value=VALUES, spelling=st.sampled_from(SPELLINGS))
+@pytest.mark.ci
 def test_members_are_those_of_the_plain_decode(impl: ModuleType, value: Any, spelling: dict[str, Any]) -> None:
     raw = impl.Raw(json.dumps(value, **spelling))
     for path, expected in paths(value):
@@ -89,6 +90,7 @@ def test_members_are_those_of_the_plain_decode(impl: ModuleType, value: Any, spe
         (b"[" * 1000 + b"7" + b"]" * 1000, "/0" * 1000, b"7"),
     ],
 )
+@pytest.mark.ci
 def test_paths(impl: ModuleType, text: bytes, path: Any, found: bytes | None) -> None:
     got = impl.Raw(text).get(path)
     assert (None if got is None else bytes(got)) == found

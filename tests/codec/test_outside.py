@@ -125,6 +125,7 @@ def test_all_files_are_present(outside: Path, name: str) -> None:
 
 
 @rows("name", FILES)
+@pytest.mark.ci
 def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         profile = JUDGED[preset]
@@ -137,6 +138,7 @@ def test_messages(impl: ModuleType, outside: Path, name: str) -> None:
 
 
 @rows("name", FILES)
+@pytest.mark.ci
 def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> None:
     """`parse` agrees with `decode`: these texts have no duplicate members."""
     for preset, texts in verdicts_of(outside / name).items():
@@ -154,6 +156,7 @@ def test_messages_that_are_dicts(impl: ModuleType, outside: Path, name: str) -> 
 
 
 @rows("name", FILES)
+@pytest.mark.ci
 def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         profile = JUDGED[preset]
@@ -169,6 +172,7 @@ def test_messages_in_streams(impl: ModuleType, outside: Path, name: str) -> None
 
 @rows("framing", ["newline", "content-length", "sse"])
 @rows("name", FILES)
+@pytest.mark.ci
 def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, framing: str) -> None:
     preset, texts = next(iter(verdicts_of(outside / name).items()))
     profile = JUDGED[preset]
@@ -209,6 +213,7 @@ EMPTY_METHODS = b'"method":""', b'"method": ""'
 
 
 @rows("name", FILES)
+@pytest.mark.ci
 def test_messages_validated(outside: Path, name: str) -> None:
     for preset, texts in verdicts_of(outside / name).items():
         validator = JsonRpcValidator(JUDGED[preset])
@@ -267,6 +272,7 @@ def framed_verdict(item: Any) -> str:
     return described[1] if item.hint is None else f"{described[1]} {item.hint.name}"
 
 
+@pytest.mark.ci
 def test_framing(impl: ModuleType, outside: Path) -> None:
     for place, (record, expected) in enumerate(zip(records(outside / "framing.ndjson"), FRAMINGS, strict=True)):
         data = text_of(record)
@@ -306,6 +312,7 @@ def read_events(chunks: list[bytes], limit: int = 100_000) -> tuple[list[Event],
     return events, decoder.last_event_id, decoder.retry
 
 
+@pytest.mark.ci
 def test_events(outside: Path) -> None:
     differing = set()
     for record in records(outside / "sse.ndjson"):
@@ -502,6 +509,7 @@ def expected_in(place: str, value: Any) -> Description:
     return ("Result", 1, 0 if place == "an unknown member" else value)
 
 
+@pytest.mark.ci
 def test_json_texts(impl: ModuleType, outside: Path) -> None:
     exceptions = LONE_SURROGATES | BEYOND_A_DOUBLE
     met = set()
@@ -559,6 +567,7 @@ def exact_value(token: str) -> tuple[int, int]:
     return (-number if sign else number), (int(power) + int(exponent or "0") if number else 0)
 
 
+@pytest.mark.ci
 def test_numbers_as_ids(impl: ModuleType, outside: Path) -> None:
     """An id is echoed with the same value, or refused."""
     seen = Counter[str]()

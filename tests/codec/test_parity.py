@@ -379,6 +379,7 @@ else:
 """
 
 
+@pytest.mark.ci
 def test_pickles_of_either_backend_load_in_the_other(backends: Backends) -> None:
     def run(*arguments: str, pure: bool, stdin: bytes = b"") -> bytes:
         environment = {**os.environ, "JSONRPC_FAST_PURE": "1" if pure else ""}

@@ -86,6 +86,7 @@ def assert_agreement(text: bytes) -> None:
 
 
 @rows("text", TAILS)
+@pytest.mark.ci
 def test_tails(backends: tuple[ModuleType, ModuleType], text: bytes) -> None:
     assert_agreement(text)
 
@@ -112,6 +113,7 @@ def test_depth(backends: tuple[ModuleType, ModuleType], depth: int, brackets: by
 
 
 @rows("length", [*range(1, 18), 31, 32, 33, 63, 64, 65, 127, 128, 129])
+@pytest.mark.ci
 def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
     """Blocks of bytes begin and end at every position of a string, and a fault is at every position."""
     text = b'{"jsonrpc":"2.0","method":"m","params":["%b",{"%b":"%b"}]}'
@@ -128,6 +130,7 @@ def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length
 
 
 @rows("length", [*range(1, 20), 31, 32, 33, 48])
+@pytest.mark.ci
 def test_numbers_and_space_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
     """Blocks of digits and of spaces begin and end at every position, and a fault is at every position."""
     text = b'{"jsonrpc":"2.0","method":"m","params":[%b]}'
@@ -155,6 +158,7 @@ def test_numbers_and_space_of_every_length(backends: tuple[ModuleType, ModuleTyp
 
 
 @rows("raw", [False, True])
+@pytest.mark.ci
 def test_every_truncation_and_every_byte(backends: tuple[ModuleType, ModuleType], raw: bool) -> None:
     for text in (
         b'{"jsonrpc":"2.0","id":12,"method":"a/b","params":{"a":[1,-2.5e3,"x\\n"],"b":null}}',
@@ -168,6 +172,7 @@ def test_every_truncation_and_every_byte(backends: tuple[ModuleType, ModuleType]
 
 
 @given(st.integers(min_value=0))
+@pytest.mark.ci
 def test_texts_of_the_grammar(backends: tuple[ModuleType, ModuleType], seed: int) -> None:
     rng = random.Random(seed)
     lines = seeds()
@@ -218,6 +223,7 @@ def written(value: Any, spaced: bool, draw: random.Random) -> str:
     st.sampled_from(list(PRESETS)),
     st.booleans(),
 )
+@pytest.mark.ci
 def test_members_in_any_order(
     backends: tuple[ModuleType, ModuleType],
     names: list[str],

@@ -94,6 +94,7 @@ def test_an_encoded_message_decodes_to_its_dict(impl: ModuleType, parts: tuple[A
 
 
 @given(batch=st.lists(PARTS, min_size=1, max_size=5))
+@pytest.mark.ci
 def test_batches(impl: ModuleType, batch: list[tuple[Any, ...]]) -> None:
     messages = [make(impl, parts) for parts in batch]
     line = impl.encode(messages)
@@ -104,6 +105,7 @@ def test_batches(impl: ModuleType, batch: list[tuple[Any, ...]]) -> None:
 
 
 @given(batch=st.lists(PARTS, max_size=6), size=st.integers(1, 50))
+@pytest.mark.ci
 def test_streams(impl: ModuleType, batch: list[tuple[Any, ...]], size: int) -> None:
     messages = [make(impl, parts) for parts in batch]
     data = impl.encode_many(messages)
@@ -131,6 +133,7 @@ def test_every_profile_accepts_simple_messages(impl: ModuleType, id: Any, method
 
 
 @given(obj=st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), JSON))
+@pytest.mark.ci
 def test_decode_is_parse_of_the_dict(impl: ModuleType, obj: dict[str, Any]) -> None:
     obj.setdefault("jsonrpc", "2.0")
     decoded = impl.decode(orjson.dumps(obj))
@@ -173,7 +176,7 @@ class Code(enum.IntEnum):
     OWN = -32001
 
 
-class Word(str, enum.Enum):
+class Word(str, enum.Enum):  # noqa: UP042  # the pair of classes is what is tested
     OWN = "own"
 
 
@@ -289,6 +292,7 @@ def backend_after(change: str) -> str:
 
 
 @pytest.mark.skipif(jsonrpc_fast.BACKEND != "cython", reason="the core is not in use")
+@pytest.mark.ci
 def test_where_an_invariant_does_not_hold_the_pure_backend_is_used() -> None:
     assert backend_after("pass") == "cython None"
     broken = "python this Python does not keep what the core relies on: exceptions"

@@ -204,6 +204,7 @@ def test_a_batch_with_many_unusual_ids_takes_linear_time() -> None:
 
 
 @rows("value", [*VALID, VALID, VALID[:2], []])
+@pytest.mark.ci
 def test_spellings(value: Any) -> None:
     for text in spellings(value):
         assert_agreement(text)
@@ -272,6 +273,7 @@ USUAL = [b"{" + head % payload + b"}" for head in HEADS for payload in PAYLOADS]
 
 
 @rows("space", [b"", b" ", b"\r\n\t "])
+@pytest.mark.ci
 def test_messages_of_the_fast_path(space: bytes) -> None:
     for text in USUAL:
         spaced = re.sub(rb'("(?:[^"\\\\]|\\.)*")|([,:{}])', lambda m: m[1] or space + m[2] + space, text)
@@ -284,6 +286,7 @@ def test_messages_of_the_fast_path(space: bytes) -> None:
 
 @pytest.mark.parametrize("every_profile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @rows("message", USUAL)
+@pytest.mark.ci
 def test_messages_just_outside_the_fast_path(message: bytes, every_profile: bool) -> None:
     turn = USUAL.index(message)
     for wrong in [

@@ -234,6 +234,7 @@ def test_a_raw_dispatcher_reads_the_names_of_members() -> None:
 
 
 @given(seed=st.integers(min_value=0), profile=st.sampled_from(PROFILES))
+@pytest.mark.ci
 def test_the_laws_of_raw_payloads(impl: ModuleType, seed: int, profile: Profile) -> None:
     rng = random.Random(seed)
     texts = [confusing(rng) for _ in range(10)]
@@ -330,6 +331,7 @@ def test_is_kept_by_to_dict_and_from_dict(impl: ModuleType) -> None:
         assert pickle.loads(pickle.dumps(message)) == message
 
 
+@pytest.mark.ci
 def test_json_test_suite(impl: ModuleType, corpora: Path) -> None:
     """JSONTestSuite through the scanner: y_ accepted, n_ refused, i_ as in orjson."""
     files = sorted((corpora / "jsontestsuite" / "test_parsing").iterdir())

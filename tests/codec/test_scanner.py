@@ -93,6 +93,7 @@ def test_json(text: bytes) -> None:
 
 @scaled_examples(2)
 @given(parts=TORN)
+@pytest.mark.ci
 def test_truncated_json(parts: tuple[bytes, list[tuple[int, int | None]], int]) -> None:
     check_against_orjson(torn(*parts))
 
@@ -139,6 +140,7 @@ def test_faults_of_texts(row: dict[str, Any]) -> None:
 
 
 @rows("depth", [1, 254, 255, 1023, 1024, 1025, 5000, 100_000])
+@pytest.mark.ci
 def test_depth(depth: int) -> None:
     text = b'{"params":' + depth * b"[" + depth * b"]" + b"}"
     [envelope] = scan(text, any_width=False, batch_items=1).envelopes
@@ -556,7 +558,7 @@ def test_from_dict_does_not_accept_a_list(impl: ModuleType, obj: list[object]) -
         assert cls.from_dict(obj) is None
 
 
-class Word(str, enum.Enum):
+class Word(str, enum.Enum):  # noqa: UP042  # the pair of classes is what is tested
     VERSION = "2.0"
     METHOD = "m"
 

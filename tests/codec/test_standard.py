@@ -168,6 +168,7 @@ main(["info", "--json"])
 
 
 @rows("pure", ["", "1"])
+@pytest.mark.ci
 def test_the_codec_works_where_orjson_is_not_there(pure: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", USED],

@@ -120,6 +120,7 @@ def texts() -> Iterator[bytes]:
 
 
 @rows("mode", MODES)
+@pytest.mark.ci
 def test_each_mode_reads_what_the_pure_backend_and_json_read(mode: str) -> None:
     _core._use_templates(*MODES[mode])
     every = list(texts())
@@ -167,6 +168,7 @@ def changes() -> Iterator[Callable[[dict[str, Any]], object]]:
 
 
 @of_templates
+@pytest.mark.ci
 def test_a_change_of_a_dict_is_seen_in_no_other() -> None:
     for count in (2, 3, 5, 6, 10, 11, 21, 22, 32):
         # All dicts of a text have one shape: five may share their places, and one of them then has no template.
@@ -343,6 +345,7 @@ def test_shapes_that_repeat_again_end_the_rest() -> None:
 
 
 @of_templates
+@pytest.mark.ci
 def test_memory_is_bounded() -> None:
     def blocks() -> int:
         gc.collect()

@@ -459,6 +459,7 @@ def test_memory_that_is_not_there(calls: list[Callable[[], object]]) -> None:
         assert failures > 0
 
 
+@pytest.mark.ci
 def test_nothing_is_leaked(core: ModuleType, calls: list[Callable[[], object]]) -> None:
     refused = [
         [1, {"a": {1}}],

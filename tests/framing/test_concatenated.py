@@ -207,6 +207,7 @@ def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
     assert long < 8 * 4 * short + 0.01
 
 
+@pytest.mark.ci
 def test_memory_is_bounded() -> None:
     frames = ConcatenatedFrames(10_000)
     chunk = b'"a":[{},' * 8_000

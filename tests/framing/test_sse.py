@@ -229,6 +229,7 @@ class TestLimit:
         assert events_of(bytewise(line + b"1\ndata: a\n\ndata: b\n\n")) == [message(None), message(b"b")]
 
     @rows("chunk", [b"x" * 65536, b"data: abc\n" * 6000, b"data\n" * 10000, b"id: y" * 13000])
+    @pytest.mark.ci
     def test_memory_has_a_bound(self, chunk: bytes) -> None:
         decoder = EventDecoder(20_000)
         with measured() as memory:

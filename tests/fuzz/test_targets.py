@@ -45,6 +45,7 @@ def loop_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.ci
 def test_target(name: str) -> None:
     fuzzer = command.Fuzzer(name, TARGETS[name], random.Random(1), [command.CORPUS])
     stored = fuzzer.inputs

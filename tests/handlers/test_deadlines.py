@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from math import inf
 from typing import Any
@@ -96,8 +95,7 @@ async def test_an_outcome_after_the_deadline_counts() -> None:
     task: Any = asyncio.current_task()
     assert await handlers.dispatch_async(CALL % "return") == RESULT % b'"partial"'
     assert b'"code":7' in await handlers.dispatch_async(CALL % "fail")
-    if sys.version_info >= (3, 11):
-        assert task.cancelling() == 0
+    assert task.cancelling() == 0
 
 
 @pytest.mark.virtual_time
@@ -121,8 +119,8 @@ async def test_a_cancellation_in_the_turn_of_the_deadline_passes_through() -> No
     loop.call_soon(loop.call_soon, work.cancel)
     done, _ = await asyncio.wait([work])
     assert done == {work}
-    # Either order of the two is fine, as long as the task's own cancellation is not lost where tasks count them.
-    if sys.version_info >= (3, 11) and not work.cancelled():
+    # Either order of the two is fine, as long as the task's own cancellation is not lost.
+    if not work.cancelled():
         assert work.result() == LATE
 
 

@@ -108,6 +108,7 @@ async def test_a_thread_has_the_context_and_the_variables_of_the_request() -> No
     assert await handlers.dispatch_async(CALL % ("show", "[]"), context="me") == RESULT % b'["set","me",1]'
 
 
+@pytest.mark.ci
 async def test_in_another_process() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         handlers = Handlers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import sys
 
 import pytest
 
@@ -33,7 +32,6 @@ def test_which_exceptions_fail_only_the_message(error: BaseException | None, exp
     assert is_failure(error) is expected
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="about tasks that count their cancellations")
 async def test_the_cancellation_of_the_task_itself_passes_on() -> None:
     found = []
 
@@ -82,6 +80,7 @@ async def test_nothing_is_undone_without_a_failure() -> None:
     assert undone == []
 
 
+@pytest.mark.ci
 def test_few_places_catch_whatever_is_raised() -> None:
     found = []
     for folder in ("handlers", "http", "mcp"):

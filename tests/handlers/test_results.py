@@ -17,7 +17,7 @@ from jsonrpc_fast.handlers import Handlers, to_jsonable
 from ..support.session_pairs import Faults, sessions
 from ..support.tables import rows
 
-AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.timezone.utc)
+AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.UTC)
 CALL = '{"jsonrpc":"2.0","id":1,"method":"m"}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}\n'
 

@@ -12,13 +12,13 @@ import sys
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import msgspec
 import orjson
 import pydantic
 import pytest
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from jsonrpc_fast import JSONRPC, Raw, decode, encode_request
 from jsonrpc_fast.errors import RpcError
@@ -125,7 +125,7 @@ class StrictModel(pydantic.BaseModel):
     pair: tuple[int, int]
 
 
-AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.timezone.utc)
+AT = datetime.datetime(2026, 11, 22, 15, 0, tzinfo=datetime.UTC)
 
 ways = pytest.mark.parametrize("raw", [False, True])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
@@ -131,12 +130,3 @@ async def test_the_cancellation_of_a_request_passes_on(option: str, caplog: pyte
     await asyncio.wait([running], timeout=20)
     assert running.cancelled()
     assert caplog.records == []
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 11), reason="about Python 3.10, whose tasks do not count cancellations")
-async def test_before_python_3_11_any_cancellation_passes_on() -> None:
-    async def fail(scope: Any) -> None:
-        raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await post(Endpoint({}, context=fail), ADD)

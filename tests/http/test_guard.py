@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -62,10 +61,9 @@ async def test_its_time_is_over() -> None:
     assert await guarded(asyncio.sleep(60, "late"), seconds=0.01) is None
     assert asyncio.get_running_loop().time() < START + 1
     await asyncio.sleep(0)  # the task was not left cancelled
-    if sys.version_info >= (3, 11):
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
 
 async def test_work_that_does_not_end_at_once() -> None:
@@ -94,7 +92,6 @@ async def test_cancelled_from_elsewhere(ticks: int) -> None:
     assert log in ([], [*log[:-1], "end"])
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_cancelled_by_both() -> None:
     """What was cancelled from elsewhere stays cancelled."""
 

@@ -39,6 +39,7 @@ def test_objects_of_both() -> None:
         library_of(httpx.Client(), httpx2.BasicAuth("a", "b"))
 
 
+@pytest.mark.ci
 def test_the_one_that_is_installed() -> None:
     for missing, expected in (("httpx", "httpx2"), ("httpx2", "httpx")):
         code = f"import sys; sys.modules[{missing!r}] = None; from jsonrpc_fast.http.library import library_of; "
@@ -47,6 +48,7 @@ def test_the_one_that_is_installed() -> None:
         assert run.stdout == f"{expected}\n"
 
 
+@pytest.mark.ci
 def test_clients() -> None:
     for library in (httpx, httpx2):
         check_client(None, library, "Client")

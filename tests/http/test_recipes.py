@@ -75,6 +75,7 @@ def check_calls(client: HttpClient) -> None:
 
 
 @pytest.mark.parametrize(("name", "framework"), [("starlette_app", "starlette"), ("fastapi_app", "fastapi")])
+@pytest.mark.ci
 async def test_asgi(scripts: dict[str, Path], name: str, framework: str) -> None:
     pytest.importorskip(framework)
     async with AsyncHttpClient(URL, transport=httpx.ASGITransport(load(scripts[name]).app)) as client:
@@ -122,6 +123,7 @@ async def test_below_middleware_of_starlette() -> None:
         assert await client.call("user") == "Ada"
 
 
+@pytest.mark.ci
 def test_flask(scripts: dict[str, Path]) -> None:
     pytest.importorskip("flask")
     from flask import request
@@ -206,6 +208,7 @@ def reading_middleware(get_response: Any) -> Any:
     return read
 
 
+@pytest.mark.ci
 def test_django(django_urls: str) -> None:
     from django.core.wsgi import get_wsgi_application
 

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
@@ -225,7 +225,7 @@ def test_a_server_that_says_when(
     http: Any, is_async: bool, clock: Clock, value: str, seconds: float, status: int
 ) -> None:
     if value == "date":
-        value = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=7), usegmt=True)
+        value = format_datetime(datetime.now(UTC) + timedelta(seconds=7), usegmt=True)
     clock.waits.clear()
     servers = Servers(http, a=[(status, {"retry-after": value})])
     assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat), timeout=1000) == "a"

@@ -340,7 +340,7 @@ class Round:
             number = self.calls
             try:
                 await asyncio.wait_for(self._call(client, name, number), 60)
-            except asyncio.TimeoutError as error:
+            except TimeoutError as error:
                 if not isinstance(error, CallTimeout):
                     self.wrong.append(f"{name} hangs")
                 self.outcomes["timed out"] += 1
@@ -443,7 +443,7 @@ async def chaos(
             await asyncio.wait_for(
                 asyncio.gather(*[one.run(round_seconds) for one in group]), round_seconds + HANG_SECONDS
             )
-        except asyncio.TimeoutError:
+        except TimeoutError:
             found.append("the round hangs")
         async for left in what_is_left(before):
             if left and time.monotonic() > group[0].ends_at + 30:

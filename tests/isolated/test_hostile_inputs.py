@@ -19,6 +19,7 @@ from .hostile_inputs import measure
 from .hostile_rows import ROWS, Row
 
 
+@pytest.mark.ci
 def test_the_backends_read_each_input_alike() -> None:
     with table() as row:
         for source in INPUTS:
@@ -28,6 +29,7 @@ def test_the_backends_read_each_input_alike() -> None:
                     assert read(_core, data) == read(_pure, data)
 
 
+@pytest.mark.ci
 def test_inputs_of_the_other_layers() -> None:
     with table() as row:
         for each in ROWS[len(INPUTS) :]:

@@ -752,6 +752,7 @@ run_stdio(serve)
 """
 
 
+@pytest.mark.ci
 async def test_requests_to_a_killed_process_get_errors() -> None:
     outer, left = memory_pair(raw=True)
     right = StdioClient([sys.executable, "-c", ECHO], raw=True)
@@ -773,6 +774,7 @@ async def test_requests_to_a_killed_process_get_errors() -> None:
     assert [(side, type(fault)) for side, fault in faults] == [("right", ConnectionLost)]
 
 
+@pytest.mark.ci
 def test_requests_from_a_pipe_are_answered_before_the_relay_exits() -> None:
     """The pipe ends at once, and the requests still get responses."""
     relay = [sys.executable, str(PEERS / "relay.py"), sys.executable, "-c", ECHO]

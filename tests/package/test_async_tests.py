@@ -48,6 +48,7 @@ def test_a_test_has_a_limited_time() -> None:
         made_callable(wait, pytest.mark.time_limit(0.01).mark)()
 
 
+@pytest.mark.ci
 def test_hypothesis_finds_what_an_async_test_refuses() -> None:
     @given(st.integers(0, 100))
     async def test(number: int) -> None:

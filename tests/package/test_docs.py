@@ -25,6 +25,8 @@ from ..support.places import PACKAGE, ROOT
 from ..support.tables import rows, table
 from ..support.waiting import free_port
 
+pytestmark = pytest.mark.lint
+
 DOCS = ROOT / "docs"
 
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
@@ -69,6 +71,7 @@ def values_in_reference() -> tuple[set[str], list[Any]]:
     return names, values
 
 
+@pytest.mark.ci
 def test_each_public_name_is_in_the_api_reference() -> None:
     names, values = values_in_reference()
     values = [value for value in values if callable(value) or isinstance(value, UnionType)]
@@ -110,6 +113,7 @@ def follow(page: Path, folder: Path, **variables: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+@pytest.mark.ci
 def test_the_first_page_of_the_site(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra `test`)")
     needs.require("curl")

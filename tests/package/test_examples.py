@@ -82,6 +82,7 @@ def test_a_language_server() -> None:
     )
 
 
+@pytest.mark.ci
 def test_a_server_of_pygls() -> None:
     pytest.importorskip("pygls", reason="pygls is not installed")
     params = '{"textDocument": {"uri": "file:///a"}, "position": {"line": 4, "character": 0}}'
@@ -242,6 +243,7 @@ def test_servers_of_http_and_websocket() -> None:
         assert call(f"ws://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
 
 
+@pytest.mark.ci
 def test_tokens_and_usage() -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     port = free_port()
@@ -272,6 +274,7 @@ def test_an_access_log_and_several_servers() -> None:
         assert re.fullmatch(r"'add' result - \d+\.\d ms\n", process.stderr.readline())
 
 
+@pytest.mark.ci
 def test_tests_of_a_client(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     options = ["-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", "-c", str(tmp_path / "pytest.ini")]
@@ -281,6 +284,7 @@ def test_tests_of_a_client(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.ci
 def test_mcp() -> None:
     for module in MCP:
         pytest.importorskip(module, reason="the extra `mcp` is not installed")
@@ -290,6 +294,7 @@ def test_mcp() -> None:
     )
 
 
+@pytest.mark.ci
 async def test_mcp_sign_in(tmp_path: Path) -> None:
     pytest.importorskip("mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-oauth` is missing")
     from ..mcp.client.test_oauth import world
@@ -311,6 +316,7 @@ async def test_mcp_sign_in(tmp_path: Path) -> None:
         assert here.provider.grants == ["code"]
 
 
+@pytest.mark.ci
 async def test_mcp_gateway() -> None:
     for module in MCP:
         pytest.importorskip(module, reason="the extra `mcp` is not installed")

@@ -61,6 +61,7 @@ def modules() -> list[str]:
 
 
 @posix
+@pytest.mark.ci
 def test_every_module_imports_or_says_what_to_install(tmp_path: Path) -> None:
     for package in (PACKAGE, Path(orjson.__file__).parent):
         (tmp_path / package.name).symlink_to(package)
@@ -112,6 +113,7 @@ ADAPTER = ("jsonrpc_fast.adapters",)
         ("import pylsp_jsonrpc.streams; had(); import jsonrpc_fast.adapters.pylsp", ADAPTER),
     ],
 )
+@pytest.mark.ci
 def test_what_is_not_used_is_not_loaded(statement: str, loaded: tuple[str, ...]) -> None:
     for library in ("pygls", "pylsp_jsonrpc"):
         if library in statement:

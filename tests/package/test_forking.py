@@ -50,6 +50,7 @@ def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
         ("import subprocess; print(subprocess.run(['echo', 'x'], capture_output=True).stdout)", 0, "b'x\\n'\n", ""),
     ],
 )
+@pytest.mark.ci
 def test_a_program_and_its_end(code: str, status: int, output: str, errors: str) -> None:
     for start in ("", MARK):
         done = run(start + code, "a", "b")

@@ -18,9 +18,10 @@ from jsonrpc_fast.cli.main import main as main_of_commands
 
 from ..support.places import PACKAGE, ROOT
 
+pytestmark = pytest.mark.lint
+
 LAYERS = {
     "_checks": 1,
-    "_typing": 1,
     "_logs": 1,
     "_pointers": 1,
     "_parts": 1,
@@ -51,7 +52,6 @@ BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp"
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = (
     "_checks",
-    "_typing",
     "types",
     "_logs",
     "_repr",

@@ -40,6 +40,7 @@ print(json.dumps([found, [type(one).__name__ for one in root.handlers], root.lev
 
 # The libraries of all adapters take five seconds to import.
 @pytest.mark.parametrize("adapters", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.ci
 def test_importing_every_module_sets_no_level_and_adds_one_handler_that_does_nothing(adapters: bool) -> None:
     environment = {**os.environ, "JSONRPC_FAST_DEBUG": "1"}
     names = [name for name in modules() if adapters or not name.startswith("jsonrpc_fast.adapters.")]
@@ -94,6 +95,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.ci
 def test_a_bare_basic_config_shows_the_tracebacks_of_handlers() -> None:
     for arguments, expected in ((["--log"], True), ([], False)):
         command = [sys.executable, "-c", FAILING, *arguments]

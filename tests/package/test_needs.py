@@ -10,6 +10,8 @@ import pytest
 from ..support import needs
 from ..support.places import ROOT
 
+pytestmark = pytest.mark.lint
+
 
 def test_a_program_that_is_missing_skips_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
@@ -24,6 +26,7 @@ def test_the_page_for_contributors_names_every_program() -> None:
     assert f"apt-get install {packages}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.ci
 def test_the_programs_whose_processes_come_and_go_start_without_pytest() -> None:
     """Importing pytest would take a fifth of the time in which a peer of theirs starts."""
     script = """

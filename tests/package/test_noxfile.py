@@ -11,6 +11,8 @@ import pytest
 
 from ..support.places import ROOT
 
+pytestmark = pytest.mark.lint
+
 nox = pytest.importorskip("nox", reason="nox is not installed (extra `dev`)")
 
 
@@ -48,7 +50,7 @@ def test_temporary_folders_stay_valid_when_a_session_changes_directory(
 RELEASED = {
     "jsonrpc_fast-1.2.tar.gz": "1.2 sources",
     "jsonrpc_fast-1.2-py3-none-any.whl": "1.2 py3-any",
-    "jsonrpc_fast-1.2-cp310-cp310-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "1.2 cp310-manylinux_x86_64",
+    "jsonrpc_fast-1.2-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "1.2 cp311-manylinux_x86_64",
     "jsonrpc_fast-1.2-cp314-cp314t-manylinux_2_28_aarch64.whl": "1.2 cp314t-manylinux_aarch64",
     "jsonrpc_fast-1.2-cp311-cp311-musllinux_1_2_x86_64.whl": "1.2 cp311-musllinux_x86_64",
     "jsonrpc_fast-1.2-cp312-cp312-macosx_10_13_x86_64.whl": "1.2 cp312-macosx_x86_64",

@@ -115,6 +115,7 @@ def report(prologue: str = "", **environment: str | None) -> list[Any]:
 
 
 @rows("value", [None, "", "0", "false", "False", "no", " "])
+@pytest.mark.ci
 def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> None:
     if is_pure_only(pytestconfig):
         pytest.skip("the core is not under test")
@@ -122,6 +123,7 @@ def test_the_core_is_chosen(pytestconfig: pytest.Config, value: str | None) -> N
 
 
 @rows("value", ["1", "yes", "true"])
+@pytest.mark.ci
 def test_the_pure_backend_is_chosen_on_request(value: str) -> None:
     found = report(JSONRPC_FAST_PURE=value)
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
@@ -134,6 +136,7 @@ def test_the_limits_of_a_backend_are_known_at_first_use() -> None:
     assert printed.stdout == "16777216\n"
 
 
+@pytest.mark.ci
 def test_what_only_unusual_profiles_need_is_not_loaded() -> None:
     """Decimals, the forms that `Profile.writes` selects, what sessions choose by the peer, and the event loop."""
     prologue = """

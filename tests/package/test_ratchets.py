@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ..support.ratchets import early_clocks, private_uses_in_package, real_sleeps
+
+pytestmark = pytest.mark.lint
 
 
 def test_no_test_waits_in_real_time_unless_it_is_slow() -> None:

@@ -53,13 +53,13 @@ def pyright(tmp_path: Path) -> list[str]:
         "extraPaths": [str(PACKAGE.parent)],
         "enableTypeIgnoreComments": False,
         "reportUnnecessaryTypeIgnoreComment": "error",
-        "pythonVersion": "3.10",
+        "pythonVersion": "3.11",
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     return [*command, "--project", "pyrightconfig.json", "--pythonpath", sys.executable]
 
 
-@rows("version", ["3.10", "3.13"])
+@rows("version", ["3.11", "3.13"])
 def test_the_public_names_by_mypy(mypy: list[str], tmp_path: Path, version: str) -> None:
     check([*mypy, "--strict", "--python-version", version, str(PUBLIC)], tmp_path)
 

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from ..support.places import ROOT
 
 
+@pytest.mark.ci
 def test_it_measures_the_core_or_nothing() -> None:
     command = [sys.executable, "-m", "tests.peers.adapters", "--no-tests", "json"]
     environment = {**os.environ, "JSONRPC_FAST_PURE": "1"}

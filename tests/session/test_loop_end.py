@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -116,7 +115,6 @@ async def test_a_handler_whose_task_is_cancelled_is_answered(is_begun: bool, cap
     assert caplog.records == []
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_a_cancellation_of_its_own_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         future = asyncio.get_running_loop().create_future()

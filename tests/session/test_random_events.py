@@ -209,6 +209,7 @@ async def call(client: ReconnectingSession, number: int) -> str:
 
 @rows("seed", seeds(15))
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_whatever_happens_each_call_ends_once_and_each_reader_goes_on(seed: int) -> None:
     global_random.seed(seed)  # of the delays between attempts
     world = World(seed)

@@ -7,7 +7,6 @@ import contextlib
 import random
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from types import SimpleNamespace
@@ -380,7 +379,7 @@ class Refused(Exception):
     [
         (ConnectionRefusedError(), True),
         (ConnectionLost(), True),
-        (asyncio.TimeoutError(), True),
+        (TimeoutError(), True),
         (CallTimeout(), True),
         (Refused(503), True),
         (Refused(403), False),
@@ -927,7 +926,6 @@ async def test_a_session_may_register_in_on_connect_each_time() -> None:
         assert shared.find("name") is None
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="about Python 3.10, whose tasks do not count cancellations")
 @pytest.mark.virtual_time
 async def test_whatever_on_connect_raises_is_reported_and_logged_if_it_ends_the_attempts(
     caplog: pytest.LogCaptureFixture,

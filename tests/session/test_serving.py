@@ -594,6 +594,7 @@ class Deaf:
     ids=["a fault", "a duplicate id", "a batch of faults", "no JSON"],
 )
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
     """They get responses until too many of these wait to be sent; in the end all have one."""
     count = 6000
@@ -745,6 +746,7 @@ async def close_session(session: Session, client: Any, others: set[Any]) -> None
 @rows("turns", [0, 1, 2, 3, 4, 5])
 @rows("is_timed", [False, True])
 @rows("kind", list(KINDS))
+@pytest.mark.ci
 async def test_what_is_not_awaited_is_ended(kind: str, is_timed: bool, turns: int, give_up: Any) -> None:
     made: list[Any] = []
 

@@ -410,6 +410,7 @@ async def test_calls_back_go_on_although_the_calls_in_flight_wait_for_them(in_ba
 
 
 @pytest.mark.parametrize("channel", ["tcp", "pipes"])
+@pytest.mark.ci
 async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: str) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m"}) + "\n"
     flood = (

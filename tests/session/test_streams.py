@@ -173,6 +173,7 @@ async def test_a_convention_without_progress(convention: Convention) -> None:
 
 
 @rows("how", ["break", "raise", "close", "with", "cancel", "delete"])
+@pytest.mark.ci
 async def test_a_stream_that_is_left_cancels_its_request(how: str) -> None:
     source = Source()
     async with sessions(source.handlers(), client_options=LSP, **LSP) as (client, _):
@@ -420,6 +421,7 @@ async def test_the_size_of_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPat
 
 @rows("max_items", [1, 2, 10, 1000])
 @rows("upto", [0, 1, 5, 700])
+@pytest.mark.ci
 async def test_what_arrives_is_what_was_sent(max_items: int, upto: int) -> None:
     """Whatever the sizes and the speeds are, each item arrives once, in order."""
     async with Tcp(Source()) as client:

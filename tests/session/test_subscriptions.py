@@ -424,6 +424,7 @@ async def logs_after_its_item(logs: Any) -> Any:
 
 
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_gaps_that_follow_one_another_are_one() -> None:
     async with node_and_client() as (node, client):
         heads = await Subscriptions(client, max_items=3).subscribe("newHeads")
@@ -596,6 +597,7 @@ BUSY = (-32009, "Server busy")
 
 @rows("answers", ["old, new", "new, old", "new", "new, refused", "refused, new", "busy, new", "new, busy"])
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_a_goodbye_while_it_is_made_again(answers: str) -> None:
     async with wires_and_heads() as (wires, _, heads):
         old, id = await wires.subscribing(1)
@@ -726,6 +728,7 @@ async def test_a_session_with_another_handler_for_the_notification_ends_it() -> 
 @rows("turns", range(1, 12))
 @rows("end", ["close", "goodbye", "loss"])
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_an_end_close_to_the_answer_leaves_no_reader_waiting(end: str, turns: int) -> None:
     wires = Wires()
     async with ReconnectingSession(wires.make, min_delay_seconds=1.0) as client:

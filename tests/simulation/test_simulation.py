@@ -15,6 +15,7 @@ from .world import Violation
 CONVERSATIONS = 500
 
 
+@pytest.mark.ci
 def test_the_invariants_hold_whatever_happens() -> None:
     for seed in range(CONVERSATIONS):
         try:
@@ -23,6 +24,7 @@ def test_the_invariants_hold_whatever_happens() -> None:
             pytest.fail(f"{error} (python -m tests.isolated.simulation --seed {seed} --trace)")
 
 
+@pytest.mark.ci
 def test_a_seed_gives_the_same_events_each_time() -> None:
     for seed in range(60):
         one, other = Conversation(seed, is_traced=True), Conversation(seed, is_traced=True)
@@ -47,6 +49,7 @@ def test_a_violation_inside_a_handler_is_not_lost() -> None:
 
 @rows("seed", seeds(100))
 @pytest.mark.virtual_time
+@pytest.mark.ci
 async def test_sessions_over_a_channel_whose_bytes_are_late(seed: int) -> None:
     await Talk(seed).run()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 
@@ -28,11 +27,12 @@ async def of_a_cancelled_future(*arguments: Any) -> Any:
     await future
 
 
-ERRORS = [ValueError("in secret-token"), SystemExit("in secret-token")]
-# Before 3.11, the cancellation of the task cannot be told from that of a future it awaits.
-if sys.version_info >= (3, 11):
-    ERRORS.append(asyncio.CancelledError("in secret-token"))
+ERRORS = [
+    ValueError("in secret-token"),
+    SystemExit("in secret-token"),
+    asyncio.CancelledError("in secret-token"),
+]
 
 FAILING_SYNC = [raising(error) for error in ERRORS]
-FAILING_ASYNC = [*map(raising_later, ERRORS), *([of_a_cancelled_future] if len(ERRORS) == 3 else [])]
+FAILING_ASYNC = [*map(raising_later, ERRORS), of_a_cancelled_future]
 FAILING = FAILING_SYNC + FAILING_ASYNC

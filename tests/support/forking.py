@@ -45,7 +45,7 @@ ARGUMENTS: Final = (
     *("shell", "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals"),
     *("gid", "gids", "uid", "umask", "start_new_session", "process_group"),
 )
-"""The arguments of the method of `Popen` that starts a process, in the order of CPython 3.10 to 3.14."""
+"""The arguments of the method of `Popen` that starts a process, in the order of CPython 3.11 to 3.14."""
 PLAIN: Final = {
     "executable": None,
     "preexec_fn": None,

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -21,6 +21,22 @@ def collect() -> None:
     gc.collect()
     if sys.implementation.name == "cpython":
         gc.freeze()
+
+
+def growth(work: Callable[[], object], rounds: int = 3) -> int:
+    """Return how many blocks of memory some work leaves each time: the least of several rounds.
+
+    The count is that of the whole process. What other threads, free lists and earlier tests do changes it in some
+    rounds; a leak does so in each.
+    """
+    collect()
+    found = []
+    for _ in range(rounds + 1):  # the first fills caches
+        before = sys.getallocatedblocks()
+        work()
+        gc.collect()
+        found.append(sys.getallocatedblocks() - before)
+    return min(found[1:])
 
 
 @dataclasses.dataclass

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ..support.places import ROOT
 
 SERVER = """
@@ -69,6 +71,7 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.ci
 def test_the_fixtures(tmp_path: Path) -> None:
     """A recording is made once; after that the server is not needed."""
     (tmp_path / "server.py").write_text(SERVER)
@@ -82,6 +85,7 @@ def test_the_fixtures(tmp_path: Path) -> None:
     assert run(tmp_path)[0] == 0
 
 
+@pytest.mark.ci
 def test_a_call_that_did_not_come(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text(UNMET)
     status, text = run(tmp_path)

@@ -344,6 +344,7 @@ async def uvicorn_serving(folder: Any, target: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("target", ["app", "endpoint"])
+@pytest.mark.ci
 async def test_under_uvicorn(tmp_path: Any, target: str) -> None:
     paths = ["/rpc", "/mounted/"] if target == "app" else ["/"]
     async with uvicorn_serving(tmp_path, f"served_app:{target}") as uri:

@@ -170,6 +170,7 @@ CHANNELS: dict[str, Making] = {
 
 
 @rows("kind", CHANNELS)
+@pytest.mark.ci
 async def test_channels_keep_the_contract(kind: str, tmp_path: Path) -> None:
     async with CHANNELS[kind](tmp_path) as pair:
         await check_channel(pair)
@@ -302,6 +303,7 @@ class LosesAtTheEnd(MemoryChannel):
     ],
 )
 @pytest.mark.usefixtures("loop")
+@pytest.mark.ci
 async def test_a_channel_that_breaks_the_contract_is_found(
     kind: type[MemoryChannel], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

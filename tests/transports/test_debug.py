@@ -157,6 +157,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.ci
 async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(log: io.StringIO) -> None:
     """Secrets are in params, results, errors and faults; control characters in a method, an id and a fault's id."""
     theirs: list[str] = []

@@ -66,6 +66,7 @@ async def workers_at(listening: socket.socket) -> AsyncIterator[Start]:
 
 
 @pytest.mark.parametrize("restarts", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.ci
 async def test_a_restart_loses_no_call(worker: list[str], restarts: int) -> None:
     served: Counter[int] = Counter()  # by worker
     is_over = False

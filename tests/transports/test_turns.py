@@ -206,6 +206,7 @@ async def check_floods(kind: str, size: int) -> None:
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="coverage makes each turn several times longer")
 @pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.ci
 async def test_floods(kind: str) -> None:
     await check_floods(kind, 1 << 14 if kind == "compressed" else 1 << 18)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -20,7 +20,6 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
 from ..._checks import check_header_names, check_seconds, check_type
-from ..._typing import Unpack
 from ...codec import Params
 from ...codec._json import Default
 from ...errors import CallTimeout, ConnectionLost
@@ -148,7 +147,7 @@ class ServiceClient(ExchangeClient):
                 await self._connection.publish(self._subject, text, headers=sent)
             else:
                 await self._jetstream.publish(self._subject, text, timeout=self._timeout, headers=sent)
-        except (NatsError, asyncio.TimeoutError) as error:
+        except (TimeoutError, NatsError) as error:
             raise _translated(error) from error
 
     def _seconds_of(self, timeout: Any) -> float:

@@ -54,7 +54,7 @@ class ResponseInbox:
         try:
             await send(subject)
             return await asyncio.wait_for(response, max(end - loop.time(), 0.001))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             text = "no response arrived in time"
             if subject in self._stored:
                 text += ", but a stream stores this subject: its services need `jetstream`, and so do their clients"

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -20,7 +20,6 @@ from nats.js.errors import NotFoundError
 
 from ..._checks import check_count, check_seconds, check_type
 from ..._logs import logger_of
-from ..._typing import Self
 from ...codec import Error, Request, Response, decode, encode
 from ...codec._json import Default
 from ...codec.encoders import profile_for
@@ -214,7 +213,7 @@ class Service:
                     # A late response to an earlier flush may have settled this one: the broker may hang.
                     await asyncio.wait_for(subscription.drain(), broker_seconds)
                     return
-                except asyncio.TimeoutError:
+                except TimeoutError:
                     # `drain` has marked it as closed: see above.
                     subscription._closed = False
             await subscription.unsubscribe()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -14,7 +14,6 @@ from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
 from ..._checks import check_count, check_type
-from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...handlers.failures import on_failure
 from ...transports.channel import Events, QueuedChannel
@@ -65,7 +64,7 @@ class _SubjectChannel(QueuedChannel):
                 # The peer may send as soon as this side says that it is open: the broker must know the subscription by
                 # then.
                 await confirm(client)
-        except (NatsError, asyncio.TimeoutError) as error:
+        except (TimeoutError, NatsError) as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
@@ -99,7 +98,7 @@ class _SubjectChannel(QueuedChannel):
                     await client.flush()
                     self._lose(None, says_end=False)
                     return
-        except (NatsError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, NatsError, OSError) as error:
             self._lose(ConnectionLost(str(error) or type(error).__name__))
 
     async def _on_message(self, message: Msg) -> None:

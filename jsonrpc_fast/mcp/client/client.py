@@ -25,10 +25,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Self, Unpack
 
 from ..._checks import check_callable, check_count, check_seconds, check_type
-from ..._typing import Self, Unpack
 from ..._version import __version__
 from ...codec._backend import decoded
 from ...codes import McpErrorCode

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
@@ -23,7 +23,6 @@ from .session import NotificationHandler, ServerRequestHandler
 if TYPE_CHECKING:
     import httpx
     import httpx2
-    from typing_extensions import Unpack
 
     from ..http.client import HttpAuth
 

@@ -60,7 +60,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
             await writer.drain()
             if is_ours and parameters is not None and not found.done():
                 found.set_result(parameters)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError, OSError):
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass
         finally:
             writers.pop(writer, None)

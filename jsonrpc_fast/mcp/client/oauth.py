@@ -167,7 +167,7 @@ class OAuth(httpx2.Auth):
         with contextlib.suppress(httpx2.HTTPError):  # the handshake will report the fault
             try:
                 await asyncio.wait_for(self._ask(server), self._sign_in_seconds)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 raise _too_late(self._sign_in_seconds) from None
 
     async def _ask(self, server: str) -> None:

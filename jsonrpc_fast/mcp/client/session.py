@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
-from ..._typing import Unpack
 from ...codec import ParseError, Request
 from ...codec._backend import decoded
 from ...codes import RPC_MESSAGES, ErrorCode

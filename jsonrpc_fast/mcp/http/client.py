@@ -24,10 +24,9 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ..._checks import check_count, check_headers, check_seconds
-from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event

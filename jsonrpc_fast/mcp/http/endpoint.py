@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ..._checks import check_seconds
 from ..._logs import logger_of
-from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, refusal_response

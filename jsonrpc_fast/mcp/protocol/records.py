@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..._typing import Self
 from .versions import VERSIONS
 
 _SCALARS: Final = (bool, str, int, float)

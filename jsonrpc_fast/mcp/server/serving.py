@@ -15,9 +15,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
-from ..._typing import Unpack
 from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionOptions

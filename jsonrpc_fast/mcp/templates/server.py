@@ -15,12 +15,11 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import watchfiles
 
 from ..._logs import logger_of
-from ..._typing import Unpack
 from ..._version import __version__
 from ..applications import HttpOptions
 from ..protocol.definitions import Prompt, Resource

@@ -19,10 +19,9 @@ import sys
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
-from typing import IO, Any, ClassVar, Final, Literal
+from typing import IO, Any, ClassVar, Final, Literal, Unpack
 
 from ..._checks import check_seconds, check_texts, check_type, checked_path
-from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import Events
 from ..connection import Connection, State

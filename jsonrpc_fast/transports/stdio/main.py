@@ -23,10 +23,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Unpack
 
 from ..._checks import check_seconds
-from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..connection import SERVE_SECONDS, State
 from ..protocol import TransportOptions

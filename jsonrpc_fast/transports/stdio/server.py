@@ -10,8 +10,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
 
-from ..._typing import Unpack
 from ..channel import Events
 from ..connection import Connection
 from ..protocol import TransportOptions

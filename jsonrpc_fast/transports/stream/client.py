@@ -7,10 +7,9 @@ import contextlib
 import os
 import socket
 from functools import partial
-from typing import Final
+from typing import Final, Unpack
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
-from ..._typing import Unpack
 from .tls import TlsChannel, check_context
 from .tls import ssl as tls
 from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path

@@ -14,10 +14,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
-from ..._typing import Unpack
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ...types import CANCEL_SECONDS

@@ -22,10 +22,9 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from ..._checks import check_seconds, checked_path
-from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
@@ -419,7 +418,7 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> N
     try:
         await asyncio.wait_for(opening, seconds)
     # Before Python 3.11 it is a separate class, not an OSError like TimeoutError.
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
 
 

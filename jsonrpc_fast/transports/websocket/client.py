@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from websockets.client import ClientProtocol
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
@@ -17,7 +17,6 @@ from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
 from ..._checks import check_items, check_seconds, check_type
-from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events

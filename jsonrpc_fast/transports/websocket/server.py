@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from websockets.datastructures import Headers
 from websockets.exceptions import SecurityError
@@ -22,7 +22,6 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ..._checks import check_callable, check_items, check_type
-from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..close_codes import CloseCode

@@ -10,10 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Unpack
 
 from ..._checks import check_seconds
-from ..._typing import Unpack
 from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...errors import ConnectionLost

@@ -129,6 +129,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(params=PARAMS)
+@pytest.mark.ci
 def test_one_pass_gives_what_the_conversion_of_each_argument_gives(name: str, params: Any) -> None:
     function = FUNCTIONS[name]
     parameters = parameters_of(function, hints_of(function))

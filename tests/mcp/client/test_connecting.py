@@ -229,6 +229,7 @@ for line in sys.stdin:
 
 
 @rows("how", ["silent", "answers"])
+@pytest.mark.ci
 async def test_a_program_that_exits_when_it_is_probed_is_started_again(how: str) -> None:
     lines: list[str] = []
     command = [sys.executable, "-c", SERVER_THAT_EXITS % (INITIALIZED,), how]
@@ -245,6 +246,7 @@ async def test_a_program_that_exits_when_it_is_probed_is_started_again(how: str)
         assert lines == ["server/discover"]
 
 
+@pytest.mark.ci
 async def test_a_program_that_always_exits_is_started_at_most_twice() -> None:
     lines: list[str] = []
     command = [sys.executable, "-c", SERVER_THAT_EXITS % (INITIALIZED,), "always"]

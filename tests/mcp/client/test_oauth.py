@@ -298,6 +298,7 @@ async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
         '{"tokens": {"access_token": "a"}, "until": -1e308, "key": "no key", "port": 99999}',
     ],
 )
+@pytest.mark.ci
 async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
     async with world() as here:
         await here.store.save(here.url, record)
@@ -306,6 +307,7 @@ async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
 
 
 @rows("redirect_uris", [None, ["http://127.0.0.1:22/callback"], ["https://example.org/callback"]], ids=str)
+@pytest.mark.ci
 async def test_a_client_keeps_the_port_that_it_registered_whatever_the_server_says(redirect_uris: Any) -> None:
     async def register(request: Request) -> Response:
         client = OAuthClientInformationFull(**await request.json(), client_id="c", token_endpoint_auth_method="none")
@@ -367,6 +369,7 @@ async def test_an_address_that_no_browser_opens_is_shown(capsys: pytest.CaptureF
     assert f"Open this address to sign in:\n{here.base}/authorize?" in capsys.readouterr().err
 
 
+@pytest.mark.ci
 async def test_a_redirect_that_is_not_ours_changes_nothing() -> None:
     statuses: list[int] = []
 
@@ -548,6 +551,7 @@ async def test_hostile_servers(name: str, caplog: pytest.LogCaptureFixture) -> N
     ids=ascii,
 )
 @rows("status", [200, 201])
+@pytest.mark.ci
 async def test_a_token_that_fits_into_no_header_is_refused_and_not_shown(
     members: dict[str, Any], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:

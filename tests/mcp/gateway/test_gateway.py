@@ -436,6 +436,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.ci
 async def test_each_request_gets_one_response(seed: int) -> None:
     chaos = Chaos(seed)
     one, two = Shop("one", HANDSHAKE_VERSIONS), Shop("two", MODERN_VERSIONS)

@@ -207,6 +207,7 @@ async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.ci
 async def test_a_flood_of_notifications_reaches_the_client_in_bounds() -> None:
     bad, gateway = beside({"tools/list": TOOLS, "tools/call": {"content": []}})
     notes: list[str] = []
@@ -251,6 +252,7 @@ async def test_a_connection_keeps_no_changes_of_resources_that_it_did_not_subscr
     await connection.close()
 
 
+@pytest.mark.ci
 async def test_a_flood_of_requests_to_the_client_is_bounded() -> None:
     bad, gateway = beside({"tools/call": {"content": []}})
     asked = 0

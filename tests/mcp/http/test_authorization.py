@@ -81,6 +81,7 @@ def bearer(token: str) -> dict[str, str]:
     ],
 )
 @rows("function", [check, check_later])
+@pytest.mark.ci
 async def test_who_gets_in(header: str | None, status: int, challenge: str | None, function: Any) -> None:
     app = Gate().server.asgi_app(authorization=authorization(check=function))
     async with client_of(app) as client:
@@ -320,6 +321,7 @@ UNREADABLE = "The rights of the token could not be determined.\n"
         ("scopes", yields, UNREADABLE),
     ],
 )
+@pytest.mark.ci
 async def test_a_function_that_fails_gives_500_and_is_logged_once(
     option: str, function: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

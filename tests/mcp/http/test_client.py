@@ -552,6 +552,7 @@ async def test_a_compressed_answer() -> None:
         assert await client.call_tool("add") == TEXT
 
 
+@pytest.mark.ci
 async def test_a_compressed_answer_does_not_stop_the_loop() -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:
         body = gzip.compress(b"\n" * (32 << 20) + b"data: " + request.result(TEXT) + b"\n\n")
@@ -600,6 +601,7 @@ async def test_a_redirect_within_the_origin_is_followed_and_remembered(status: i
 
 @rows("follows", [False, True])
 @rows("place", ["127.0.0.1", "localhost", "user:secret@127.0.0.1"])
+@pytest.mark.ci
 async def test_nothing_is_sent_to_another_origin(follows: bool, place: str) -> None:
     async with http_script(echo) as thief:
 
@@ -808,6 +810,7 @@ SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "
 
 
 @rows("accepts_responses", [True, False])
+@pytest.mark.ci
 async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses: bool) -> None:
     asked = 0
 
@@ -840,6 +843,7 @@ async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses
             assert server.sent("DELETE") == []
 
 
+@pytest.mark.ci
 async def test_many_requests_of_a_server_are_all_answered() -> None:
     count = MAX_OPEN_REQUESTS + 20
     everything = asyncio.Event()

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.time_limit(80), pytest.mark.skipif(sys.platform != "li
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.usefixtures("no_descriptor_left")
+@pytest.mark.ci
 async def test_clients_that_come_and_go_leave_nothing(mode: str) -> None:
     gate = Gate()
 
@@ -63,6 +64,7 @@ print("end", flush=True)
 
 @pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
 @rows("how", ["run", "close", "drop"])
+@pytest.mark.ci
 async def test_a_loop_that_ends_under_an_open_connection(mode: str, how: str) -> None:
     """The client's program ends, and its output does not mention the package."""
     gate = Gate()

@@ -252,6 +252,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 
 
 @rows(("changes", "status", "text"), REFUSED)
+@pytest.mark.ci
 async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) -> None:
     async with client_of(Gate().server.asgi_app(max_body_bytes=1000)) as client:
         headers = {"content-type": "application/json", **changes.get("headers", {})}
@@ -469,6 +470,7 @@ async def test_a_request_needs_no_session() -> None:
         (request(1, "tools/call", name=3), {"mcp_name": None}, 200, -32602),
     ],
 )
+@pytest.mark.ci
 async def test_headers_are_checked_against_the_body(
     message: dict[str, Any], headers: dict[str, str | None], status: int, code: int | None
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from typing import Any
 
 import httpx
@@ -125,7 +124,6 @@ async def test_a_store_that_forgets_nothing(function: Any, reported: list[str]) 
     assert len(reported) == 1
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 tasks do not count cancellations")
 async def test_the_failure_is_reported() -> None:
     reports: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))

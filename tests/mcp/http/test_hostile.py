@@ -94,6 +94,7 @@ async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
     assert not gate.server.connections
 
 
+@pytest.mark.ci
 async def test_a_stream_that_nobody_reads_is_bounded(traced_memory: None) -> None:
     gate = Gate()
 

@@ -52,6 +52,7 @@ async def call(url: str) -> None:
 
 
 @rows("events_of_asgi", ["on", "off"])
+@pytest.mark.ci
 async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
     server, events = counting()
     app = server.asgi_app()
@@ -65,6 +66,7 @@ async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
     assert events == ["begin", "end"]
 
 
+@pytest.mark.ci
 async def test_an_application_can_be_served_again() -> None:
     server, events = counting()
     app = server.asgi_app()

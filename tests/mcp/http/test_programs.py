@@ -121,6 +121,7 @@ async def test_a_program_over_http(mode: str, revision: str, sample: str) -> Non
         assert [result["structuredContent"] for result in results] == [{"sum": number + 1} for number in range(3)]
 
 
+@pytest.mark.ci
 async def test_a_url_over_stdio(sample: str) -> None:
     progress: list[Any] = []
     async with mcp.connect(*RELAY, sample, mode="legacy") as client:
@@ -151,6 +152,7 @@ async def test_requests_of_2026_07_28_share_processes_one_after_the_other(dying:
         assert (await client.call_tool("pid"))["content"][0]["text"] not in pids
 
 
+@pytest.mark.ci
 async def test_the_number_of_processes_is_bounded() -> None:
     async with served("--max-processes", "1") as (url, _), mcp.connect(url, mode="legacy") as client:
         await client.ping()
@@ -195,6 +197,7 @@ async def pid_of(client: httpx.AsyncClient) -> int:
     return int(answer.json()["result"]["content"][0]["text"])
 
 
+@pytest.mark.ci
 async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async with sessions_of(ProgramServer(DYING_COMMAND, max_processes=2), 3) as (first, second, third):
         assert [await begun(client) for client in (first, second, third)] == [200, 200, 503]
@@ -214,6 +217,7 @@ async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: py
         assert (await first.post("/mcp", json=call(2, "pid"))).status_code == 404
 
 
+@pytest.mark.ci
 async def test_a_client_that_does_not_come_back_ends_its_process() -> None:
     move = moving_clock()
     async with sessions_of(ProgramServer(DYING_COMMAND, idle_seconds=2), 1) as [client]:
@@ -237,6 +241,7 @@ async def test_a_program_that_cannot_be_started() -> None:
     assert any("the program cannot be started" in line for line in lines)
 
 
+@pytest.mark.ci
 async def test_the_headers_of_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:
         await reply.send(status=401, headers={"www-authenticate": "Bearer"})
@@ -252,6 +257,7 @@ async def test_the_headers_of_the_relay(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @rows("listens", [True, False], ids=["later", "at once"])
+@pytest.mark.ci
 async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> None:
     has_listened = asyncio.Event()
 
@@ -293,6 +299,7 @@ async def test_batches_over_http_are_those_of_the_revision(version: str, sample:
         assert (answer.status_code, answer.content) == (202, b"")
 
 
+@pytest.mark.ci
 async def test_a_cancelled_call_of_a_program_ends_its_stream(sample: str) -> None:
     url = sample
     async with httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
@@ -381,6 +388,7 @@ for line in sys.stdin:
 
 
 @rows("log", [False, True])
+@pytest.mark.ci
 async def test_what_a_process_sends_late_never_reaches_the_next_request(log: bool) -> None:
     async def call(http: httpx.AsyncClient, token: int | None, *, log: bool = False) -> tuple[list[Any], int]:
         meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
@@ -437,6 +445,7 @@ sys.exit(server.serve_stdio())
 """
 
 
+@pytest.mark.ci
 async def test_an_endpoint_that_closes_lets_a_session_finish(tmp_path: Path) -> None:
     path = tmp_path / "place"
     path.touch()
@@ -460,6 +469,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.ci
 async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -> None:
     lines: list[str] = []
     server = ProgramServer([sys.executable, "-c", SILENT], stderr=lines.append)

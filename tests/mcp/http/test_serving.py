@@ -76,6 +76,7 @@ def run(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @posix
 @pytest.mark.parametrize("descriptor", ["0<", "1>", "2>"])
+@pytest.mark.ci
 def test_a_process_without_a_standard_stream(descriptor: str, port: int, template_dir: Path) -> None:
     arguments = ["-m", "jsonrpc_fast", "serve", "--template-dir", str(template_dir), "--http", f"127.0.0.1:{port}"]
     command = ["/bin/sh", "-c", f'exec "$@" {descriptor}&-', "sh", sys.executable, *arguments]
@@ -106,6 +107,7 @@ def test_a_signal_lets_calls_finish_and_ends_streams(
     assert program.wait(SECONDS) == status
 
 
+@pytest.mark.ci
 def test_the_command_serves_templates(command: subprocess.Popen[bytes], port: int) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
         assert client.post("/mcp", json=initialize()).status_code == 421

@@ -74,6 +74,7 @@ async def test_what_is_registered_later_is_found() -> None:
         assert [tool["name"] for tool in (await call(client, "tools/list")).json()["result"]["tools"]] == ["late"]
 
 
+@pytest.mark.ci
 async def test_spare_connections_are_few_and_closed_with_the_endpoint() -> None:
     server = Server("test", "1.0")
     running = 0
@@ -119,6 +120,7 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
         await eventually(lambda: count_of(connections) == 0)
 
 
+@pytest.mark.ci
 async def test_the_tools_that_are_remembered_have_a_bound() -> None:
     server = Server("test", "1.0")
     app = McpEndpoint(server)

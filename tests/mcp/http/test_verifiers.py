@@ -338,6 +338,7 @@ async def test_known_keys_serve_while_a_new_one_cannot_be_fetched() -> None:
 
 
 @rows("answer", [dead, silent, sending(text=b'{"keys": {}}')], ids=str)
+@pytest.mark.ci
 async def test_known_keys_serve_for_an_hour_while_they_cannot_be_fetched_again(answer: Any) -> None:
     issuer = Issuer(public("ec"))
     verify = issuer.verifier()

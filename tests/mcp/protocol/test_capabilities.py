@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jsonrpc_fast.mcp.protocol.capabilities import (
     ClientCapabilities,
     Implementation,
@@ -62,6 +64,7 @@ def official_records(corpora: Path) -> list[tuple[str, str, Any]]:
     return found
 
 
+@pytest.mark.ci
 def test_official_records_round_trip_and_match_their_schema(corpora: Path) -> None:
     records = official_records(corpora)
     assert len(records) > 60

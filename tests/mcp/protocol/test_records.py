@@ -34,6 +34,7 @@ unknown = st.dictionaries(st.text(max_size=4).map("x-{}".format), json_values, m
 
 
 @given(unknown, unknown, unknown, st.permutations(list(FULL)), st.sampled_from((None, *VERSIONS)))
+@pytest.mark.ci
 def test_unknown_members_survive_at_every_level(
     top: dict[str, Any], inner: dict[str, Any], deep: dict[str, Any], names: list[str], version: str | None
 ) -> None:

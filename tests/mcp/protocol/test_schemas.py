@@ -158,6 +158,7 @@ class Visited(list[Any]):
         raise AssertionError("the list was looked into")
 
 
+@pytest.mark.ci
 def test_counting_stops_at_the_limit() -> None:
     """A container over the limit is refused because of its length, at any place."""
     schema = Schema({"type": "object"})

@@ -33,6 +33,7 @@ def behind(remote: Server, mode: str = "auto", prefix: str | None = "far") -> Se
 
 @rows("mode", VERSIONS)
 @rows("version", VERSIONS)
+@pytest.mark.ci
 async def test_a_remote_server_answers_as_it_does_alone(version: str, mode: str) -> None:
     remote = sample()
     async with mcp.connect(remote, mode=version) as alone, mcp.connect(behind(remote, mode), mode=version) as client:

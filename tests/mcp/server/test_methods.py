@@ -24,6 +24,7 @@ from ...support.tables import rows
 
 
 @rows("version", VERSIONS)
+@pytest.mark.ci
 async def test_every_result_matches_the_schema(version: str, schemas: Schemas) -> None:
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("tools/list", {}, "ListToolsResult"),
@@ -291,6 +292,7 @@ VALUES = NAMES | JSON | st.dictionaries(PARTS, NAMES | JSON, max_size=3)
     st.dictionaries(st.sampled_from(MEMBERS), VALUES, max_size=4),
     st.sampled_from(VERSIONS),
 )
+@pytest.mark.ci
 async def test_arbitrary_params_cause_no_internal_error(method: str, params: dict[str, Any], version: str) -> None:
     assume(method != "subscriptions/listen" or "notifications" not in params)  # it would stay open
     if version == "2026-07-28" and "_meta" in params:

@@ -149,6 +149,7 @@ async def test_an_extension_is_declared_and_served_in_2026_07_28(schemas: Schema
         assert (code, data) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
 
+@pytest.mark.ci
 async def test_an_sdk_client_reads_the_results_of_an_extension() -> None:
     extension = pytest.importorskip("mcp.client.extension", reason="mcp 2 is not installed")
     import mcp_types as types
@@ -227,6 +228,7 @@ async def test_run_accepts_the_options_of_a_session() -> None:
             await server.run(memory_pair()[0], **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.ci
 def test_serve_stdio_accepts_the_options_of_a_session_and_a_transport() -> None:
     code = (
         "import sys\n"

@@ -215,6 +215,7 @@ def test_arguments_are_not_templates(opened: Opened) -> None:
         assert text_of(prompts, "a", x=value) == value
 
 
+@pytest.mark.ci
 def test_completion(opened: Opened) -> None:
     many_values = "".join([f"{{% if x == 'v{number}' %}}{{% endif %}}" for number in range(150)])
     prompts = opened({"review.txt": REVIEW, "many.txt": many_values})

@@ -54,6 +54,7 @@ def test_a_process_loads_other_sources(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
+@pytest.mark.ci
 def test_a_process_is_killed_at_the_deadline(renderer: Renderer) -> None:
     renderer.render(SOURCES, "hello", {"name": "Bob"})
     [before] = processes_of(renderer)
@@ -67,6 +68,7 @@ def test_a_process_is_killed_at_the_deadline(renderer: Renderer) -> None:
     assert renderer.render(SOURCES, "hello", {"name": "Bob"}) == {"text": "Hello Bob"}
 
 
+@pytest.mark.ci
 def test_a_process_that_dies_while_it_renders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "RENDER_SECONDS", 30)
     renderer = Renderer()
@@ -83,6 +85,7 @@ def test_a_process_that_dies_while_it_renders(monkeypatch: pytest.MonkeyPatch) -
         renderer.close()
 
 
+@pytest.mark.ci
 def test_a_process_that_died_while_it_was_idle_is_replaced(renderer: Renderer) -> None:
     """The next call does not fail."""
     renderer.render(SOURCES, "hello", {"name": "Bob"})
@@ -94,6 +97,7 @@ def test_a_process_that_died_while_it_was_idle_is_replaced(renderer: Renderer) -
     assert len(processes_of(renderer) - {before}) == 1
 
 
+@pytest.mark.ci
 def test_calls_from_many_threads(renderer: Renderer) -> None:
     answers = []
 
@@ -143,6 +147,7 @@ def test_close_kills_a_process_that_renders(monkeypatch: pytest.MonkeyPatch) -> 
     assert errors == ["the rendering process ended"]
 
 
+@pytest.mark.ci
 def test_a_process_imports_the_package_of_its_parent() -> None:
     """Even if only the parent's environment says where the package is."""
     code = (

@@ -6,9 +6,7 @@ A line that must be an error has the `ignore` comments of both checkers, which r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-from typing_extensions import assert_type
+from typing import Any, assert_type
 
 from jsonrpc_fast import (
     JSONRPC,

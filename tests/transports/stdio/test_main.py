@@ -206,6 +206,7 @@ FULL = b"stdin or stdout failed: No space left on device\n"
         pytest.param("1>/dev/full", FULL, id="full"),
     ],
 )
+@pytest.mark.ci
 def test_a_stdout_that_cannot_be_written_is_said(redirection: str, said: bytes, tmp_path: Path) -> None:
     if "full" in redirection and not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full")

@@ -225,6 +225,7 @@ HTTP_STARTS = {
 @pytest.mark.usefixtures("loop")
 @rows("framing", FRAMINGS)
 @rows("start", HTTP_STARTS)
+@pytest.mark.ci
 async def test_http_requests_are_dropped_unread(start: str, framing: Framing) -> None:
     body = MINE + b"\n" + b"Content-Length: %d\r\n\r\n" % len(MINE) + MINE + b"\n"
     request = HTTP_STARTS[start] + body

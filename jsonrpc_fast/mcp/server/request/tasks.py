@@ -14,7 +14,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from ....errors import RpcError, StateError
@@ -98,7 +98,7 @@ class Task:
 
     def __post_init__(self) -> None:
         # In UTC: the protocol requires timestamps with a time zone, and that of the server is useless to a client.
-        self._created = self._updated = datetime.now(timezone.utc)
+        self._created = self._updated = datetime.now(UTC)
 
     @property
     def is_final(self) -> bool:
@@ -138,7 +138,7 @@ class Task:
         self.status = status
         self.status_message = message
         # Clocks may go back; the time of a change must not.
-        self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
+        self._updated = max(datetime.now(UTC), self._updated + timedelta(milliseconds=1))
         if self.is_final:
             for question in self._questions.values():
                 # Cancels `ask`, which waits for a response that will not come.

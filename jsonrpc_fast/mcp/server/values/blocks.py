@@ -17,11 +17,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from msgspec import UNSET
 
-from ...._typing import Unpack
 from ...protocol.capabilities import Icon
 from ...protocol.definitions import Annotations
 

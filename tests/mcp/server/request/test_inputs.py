@@ -290,7 +290,7 @@ async def test_the_outcome_of_a_run_without_a_response_is_ignored(
             tasks = [group.create_task(context.call("roots/list")) for _ in range(2)]
         return str(len(tasks))
 
-    names = ["swallow", "stumble", "careful", *(["grouped"] if sys.version_info >= (3, 11) else [])]
+    names = ["swallow", "stumble", "careful", "grouped"]
 
     asyncio.get_running_loop().set_task_factory(factory)
     async with converse(server, MODERN, ALL) as client:

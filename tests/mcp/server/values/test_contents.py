@@ -194,6 +194,7 @@ async def test_structured_results(version: str, returned: Any, written: Any, sch
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
+@pytest.mark.ci
 async def test_results_of_a_resource(returned: Any, expected: Any, schemas: Schemas) -> None:
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)

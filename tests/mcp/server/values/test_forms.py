@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, NotRequired, Optional
 
 import msgspec
 import pydantic
 import pytest
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from jsonrpc_fast.mcp.server import Context, Elicited, Server, UserMessage
 from jsonrpc_fast.mcp.server.values.forms import form_of

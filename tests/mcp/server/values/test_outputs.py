@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, NamedTuple, Optional, TypeVar, Union
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypeVar, Union
 from uuid import UUID
 
 import msgspec
 import pydantic
 import pytest
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool
@@ -343,6 +343,7 @@ def test_structured_output_that_is_required() -> None:
 
 @rows("version", VERSIONS)
 @rows("annotation", [Point, Movie, Reading, City, Tree, Node, list[Point], str, Pair], ids=repr)
+@pytest.mark.ci
 def test_definitions_match_the_official_schemas(corpora: Path, version: str, annotation: Any) -> None:
     tool = Tool(name="x", input_schema={"type": "object"}, output_schema=known(annotation).schema)
     schema_of(corpora, version, "Tool").validate(tool.to_dict(version))
