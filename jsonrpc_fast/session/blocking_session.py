@@ -16,9 +16,8 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..errors import ConnectionLost, StateError
 from ..handlers import Handlers
