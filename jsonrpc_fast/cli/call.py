@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -112,7 +113,11 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
         async with _connected(server, handlers_of(options)) as peer:
             return SUCCESS if await replay(peer, options, _write_line) else ERROR
     if options.command == "list":
+        if options.html and options.mcp:
+            raise ValueError("--html describes the methods of rpc.discover: leave out --mcp")
         async with _connected(server) as peer:
+            if options.html:
+                return _print_page(await _described(peer), options)
             return _print_list(await _offered(peer, options), options)
     method, *words = options.words[0 if options.program else 1 :]
     params = params_of(words)
@@ -372,6 +377,20 @@ async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any
             except ValueError as error:  # the result breaks the protocol
                 raise InvalidResponse(str(error)) from None
     return offered
+
+
+def _print_page(document: Any, options: argparse.Namespace) -> int:
+    from ..http.page import methods_page
+
+    if not isinstance(document, dict):
+        raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")
+    words = options.program or options.words
+    command = " ".join([shlex.quote(word) for word in words])
+    before, after = (
+        ("jsonrpc-fast call ", f" -- {command}") if options.program else (f"jsonrpc-fast call {command} ", "")
+    )
+    _write_line(methods_page(document, before, after))
+    return SUCCESS
 
 
 def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> int:

@@ -113,7 +113,7 @@ With --mcp, METHOD is the name of a tool, or a method such as resources/read.
     "list": _Command(
         "list what a server offers",
         "TARGET",
-        "words --mcp --profile --framing --header --timeout --raw call:--debug",
+        "words --mcp --profile --framing --header --timeout --raw --html call:--debug",
         """\
 List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
@@ -514,6 +514,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
     "--raw": _flag("print JSON in one line on a terminal, too"),
     "call:--debug": _flag("log what the connection does to standard error"),
+    "--html": _flag("print a page, in one file, that describes the methods (OpenRPC)"),
     "--notify": _flag("send a notification, and do not wait for a response"),
     "--follow": _flag("print the server's notifications, until the connection ends or Ctrl-C"),
     "--name": {"help": "the name of the class (default: from the title of the document)"},

@@ -19,6 +19,7 @@ from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..hooks import Hooks, trace_in_headers
 from ..profile import JSONRPC, Profile
+from .page import CONTENT_SECURITY_POLICY, PAGE
 from .requests import (
     Access,
     Admitted,
@@ -45,6 +46,14 @@ _WITHOUT_BODY: Final = frozenset({204, 205, 304})
 
 _ALLOW: Final = (b"allow", b"POST, OPTIONS")
 _ALLOW_HEALTH: Final = (b"allow", b"GET, HEAD, OPTIONS")
+_ALLOW_PAGE: Final = (b"allow", b"GET, HEAD, POST, OPTIONS")
+_PAGE_FIELDS: Final = (
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"vary", b"accept"),
+)
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -62,6 +71,8 @@ class EndpointOptions(TypedDict, total=False):
             headers, with names in lower case. It is not async.
         health: The path, relative to where the application is mounted, that responds to a GET with 200; None: no path.
             "/health" by default.
+        page: Whether a browser that opens the address gets a page on which people read and try the methods. The
+            handlers need `discover`. The page asks for the methods with the visitor's own authorization.
         raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: Called with a value in a result or in error data that cannot be written as JSON; see `encode`.
         option: Orjson's options; see `encode`.
@@ -76,6 +87,7 @@ class EndpointOptions(TypedDict, total=False):
     context: Callable[[Any], Any] | None
     respond: Respond | None
     health: str | None
+    page: bool
     raw: bool
     default: Default
     option: int
@@ -98,6 +110,7 @@ class BaseEndpoint:
         context: Callable[[Any], Any] | None = None,
         respond: Respond | None = None,
         health: str | None = "/health",
+        page: bool = False,
         raw: bool = False,
         default: Default = None,
         option: int = 0,
@@ -108,6 +121,9 @@ class BaseEndpoint:
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        check_type("page", page, bool)
+        if page and found.find("rpc.discover") is None:
+            raise ValueError('page needs handlers that are described: Handlers(discover={"title": …, "version": …})')
         self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
         self._is_observed = hooks is not None
         self._max_body_bytes = profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
@@ -115,6 +131,7 @@ class BaseEndpoint:
         self._context = context
         self._respond = respond
         self._health = health
+        self._page = page
         self._admitted = Admitted()
 
     def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:
@@ -139,12 +156,15 @@ class BaseEndpoint:
         """Return the response to a request that is not a POST."""
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
-        allow = _ALLOW_HEALTH if is_health else _ALLOW
+        allow = _ALLOW_HEALTH if is_health else _ALLOW_PAGE if self._page else _ALLOW
         # Without CORS headers a browser refuses to send a cross-origin JSON request, as intended.
         if method == "OPTIONS":
             return 204, [allow], b""
         if is_health and method in ("GET", "HEAD"):
             return text_response(200, b"ok\n", method)
+        if self._page and method in ("GET", "HEAD") and b"text/html" in headers.get(b"accept", b""):
+            length = b"content-length", b"%d" % len(PAGE)
+            return 200, [*_PAGE_FIELDS, length], b"" if method == "HEAD" else PAGE
         raise Refusal(405, "JSON-RPC messages are sent with POST.", [allow])
 
     def _respond_with(self, context: Any, response: bytes) -> HttpResponse:

@@ -25,6 +25,7 @@ _HEADERS: Final = {
     b"content-type": "CONTENT_TYPE",
     b"content-encoding": "HTTP_CONTENT_ENCODING",
     b"content-length": "CONTENT_LENGTH",
+    b"accept": "HTTP_ACCEPT",
 }
 _HEADERS_AND_TRACE: Final = {**_HEADERS, b"traceparent": "HTTP_TRACEPARENT", b"tracestate": "HTTP_TRACESTATE"}
 _TEXTS: Final = ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS_AND_TRACE.values())

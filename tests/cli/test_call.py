@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -447,6 +449,20 @@ def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert call(capfd, "list", *program) == (0, lines, "")
     status, output, _ = call(capfd, "list", "--raw", *program)
     assert (status, len(json.loads(output)["methods"])) == (0, 3)
+
+
+def test_a_page_of_the_methods(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "described server.py"
+    path.write_text(DESCRIBED)
+    program = [sys.executable, str(path)]
+    status, page, said = call(capfd, "list", "--html", "--", *program)
+    assert (status, said) == (0, "")
+    assert page.startswith("<!doctype html>")
+    assert f'data-before="jsonrpc-fast call " data-after=" -- {html.escape(shlex.join(program))}"' in page
+    assert '"name": "add"' in page
+    status, page, said = call(capfd, "list", "--html", "--mcp", "--", *program)
+    assert (status, page) == (2, "")
+    assert "leave out --mcp" in said
 
 
 def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
