@@ -198,6 +198,43 @@ exit status:
   141  the reader of the output closed it
 """,
     ),
+    "stats": _Command(
+        "count methods, sizes, errors and response times",
+        "",
+        "--profile --framing files stats:--json",
+        """\
+Count the messages of each method in a recording of `tap --record`, or in a
+stream of messages: requests, notifications, errors, requests without a
+response, and the sizes of the messages. A recording has times, too: p50 and p99
+are the times within which half of the responses, and 99 of 100, have come. The
+bars show how these times are distributed. The contents are never shown.
+
+exit status:
+  0    the file was read
+  2    the command line is wrong, a file cannot be read or has no message, or the
+       output cannot be written
+  130  interrupted
+  141  the reader of the output closed it
+""",
+    ),
+    "bench": _Command(
+        "measure this codec with your own messages",
+        "",
+        "--profile --framing files --seconds bench:--json",
+        """\
+Decode and encode the messages of a recording, or of a stream, with the
+standard library's json, with orjson if it is installed, and with this codec,
+each in turn, and show the minimum of many rounds. json and orjson check no rule
+of JSON-RPC. At most the first 16 MiB of all files together are used.
+
+exit status:
+  0    the messages were measured
+  2    the command line is wrong, a file cannot be read or has no valid message,
+       or the output cannot be written
+  130  interrupted
+  141  the reader of the output closed it
+""",
+    ),
     "tap": _Command(
         "log the messages between a server and its client",
         "[options] -- COMMAND ...|--http HOST:PORT [options] URL",
@@ -528,6 +565,9 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "-q,--quiet": _flag("print no summaries, only faults"),
     "check:--json": _flag("print each fault and each summary as one JSON object"),
     "info:--json": _flag("print one JSON object"),
+    "stats:--json": _flag("print one JSON object for each file"),
+    "bench:--json": _flag("print one JSON object"),
+    "--seconds": _duration(3.0, "how long to measure"),
     "--log": {"metavar": "FILE", "help": "append the log to FILE (default: standard error)"},
     "--payloads": _flag("log the messages themselves, too"),
     "--record": {"metavar": "FILE", "help": "append each message to FILE as a line of JSON, which `replay` reads"},

@@ -247,7 +247,8 @@ def test_a_cycle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPa
 
 def test_one_module_imports_orjson() -> None:
     arrows = [(module_of(path), name.split(".")[0]) for path in sources() for _, name, _ in imports_of(path)]
-    assert {module for module, name in arrows if name == "orjson"} == {"codec._json"}
+    # Only `codec._json` uses it. `cli.bench` measures it, as it measures json.
+    assert {module for module, name in arrows if name == "orjson"} == {"codec._json", "cli.bench"}
 
 
 def test_asyncio_stays_in_the_drivers() -> None:

@@ -1,0 +1,98 @@
+"""The command `bench`: this codec, json and orjson with the user's own messages.
+
+Rule: the contestants take turns in one process, and the minimum of many rounds counts, so that a busy machine slows all
+of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from ..codec import BACKEND, ParseError, decode, encode
+from ..profile import PRESETS
+from .output import FAILURE, SUCCESS, announce_waiting, escape, print_error
+from .stats import read_texts
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+Work: TypeAlias = "Callable[[Any], object]"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command. Return the exit status."""
+    files = options.files or ["-"]
+    if "-" in files:
+        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
+    profile = PRESETS[options.profile]
+    texts: list[bytes] = []
+    size = 0
+    for file in files:
+        try:
+            for text in read_texts(file, options.framing, profile):
+                if isinstance(decode(text, profile), ParseError):
+                    continue
+                size += len(text)
+                if size > MAX_BYTES and texts:
+                    break
+                texts.append(text)
+        except (OSError, ValueError) as error:
+            print_error(f"cannot read {escape(file)}: {error.strerror if isinstance(error, OSError) else error}")
+            return FAILURE
+    if not texts:
+        print_error(f"{escape(files[0])} has no valid message of the profile {options.profile}")
+        return FAILURE
+    rows = _measured(texts, profile, options.seconds)
+    used = sum(map(len, texts))
+    if options.json:
+        ratios = {name: {"seconds_per_message": seconds, **more} for name, seconds, more in rows}
+        print(json.dumps({"messages": len(texts), "bytes": used, "backend": BACKEND, "rows": ratios}))
+        return SUCCESS
+    print(f"{len(texts)} messages, {used / len(texts):.0f} bytes on average; the backend is {BACKEND}")
+    for name, seconds, more in rows:
+        ratio = "".join(f"  {value:.2f} x {of}" for of, value in more.items())
+        print(f"{name:<34} {seconds * 1e6:10.3f} us{ratio}")
+    return SUCCESS
+
+
+def _measured(texts: list[bytes], profile: Any, seconds: float) -> list[tuple[str, float, dict[str, float]]]:
+    """Return each contestant with its seconds for a message, and its ratios to json and orjson."""
+    values = [json.loads(text) for text in texts]
+    messages = [decode(text, profile) for text in texts]
+    encode_line = partial(encode, profile=profile)
+    reading: dict[str, tuple[Work, list[Any]]] = {"json.loads": (json.loads, texts)}
+    writing: dict[str, tuple[Work, list[Any]]] = {"json.dumps": (json.dumps, values)}
+    try:
+        orjson = import_module("orjson")
+    except ImportError:
+        pass
+    else:
+        reading["orjson.loads"] = orjson.loads, texts
+        writing["orjson.dumps"] = orjson.dumps, values
+    # With the same argument by position, as a program calls it in its loop.
+    reading["jsonrpc_fast.decode"] = (lambda text: decode(text, profile)), texts
+    reading["jsonrpc_fast.decode, raw=True"] = (lambda text: decode(text, profile, raw=True)), texts
+    writing["jsonrpc_fast.encode"] = encode_line, messages
+    all_work = {**reading, **writing}
+    best = dict.fromkeys(all_work, float("inf"))
+    end = time.perf_counter() + seconds
+    while True:
+        for name, (work, items) in all_work.items():
+            begin = time.perf_counter()
+            for item in items:
+                work(item)
+            best[name] = min(best[name], time.perf_counter() - begin)
+        if time.perf_counter() > end:
+            break
+    rows = []
+    for group in (reading, writing):
+        bases = [name for name in group if not name.startswith("jsonrpc_fast")]
+        for name in group:
+            ratios = {base: best[name] / best[base] for base in bases if name.startswith("jsonrpc_fast")}
+            rows.append((name, best[name] / len(texts), ratios))
+    return rows
