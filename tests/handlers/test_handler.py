@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -227,6 +229,25 @@ def test_reserved_names_are_refused() -> None:
         with pytest.raises(ValueError, match=r"rpc\."):
             Handlers({name: two})
     Handlers({"rpc": two, "rpcs.x": two, "RPC.x": two})
+
+
+class Named(str, enum.Enum):  # noqa: UP042 - its `str` is "Named.CALL"
+    CALL = "tools/call"
+
+
+@rows(
+    "method",
+    ["tools/call", b"tools/call".decode(), Named.CALL, type("Sub", (str,), {})("tools/call")],
+)
+def test_names_of_methods_are_interned_so_that_threads_do_not_wait_for_them(method: str) -> None:
+    interned = sys.intern("tools/call")
+    handlers = Handlers({"sub/" + method.partition("/")[2]: none, method: none})
+    first, name = handlers.functions()
+    assert name is interned
+    assert first is sys.intern("sub/call")
+    assert handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}') == (
+        b'{"jsonrpc":"2.0","id":1,"result":[]}\n'
+    )
 
 
 def test_a_method_is_registered_once() -> None:
