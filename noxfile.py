@@ -163,7 +163,6 @@ GUIDED_SECONDS = 600
 FOR_DEVELOPMENT = ("bench", "dev", "docs", "test")
 """The extras that no user of the package installs."""
 LOWEST_TOOLS = (
-    "httpx>=0.27,<1",
     "hypothesis>=6.100",
     "opentelemetry-sdk>=1.30",
     "pydantic>=2.8",

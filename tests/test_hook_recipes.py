@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("anyio", reason="the extra `http` is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
-import httpx
+import httpx2
 
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import RpcError
@@ -45,7 +45,7 @@ async def test_prometheus(tmp_path: Path) -> None:
         for method in ("made up", "made up, too"):
             with pytest.raises(RpcError):
                 await client.call(method)
-        async with httpx.AsyncClient() as browser:
+        async with httpx2.AsyncClient() as browser:
             text = (await browser.get(f"{url}/metrics/")).text
     counts = re.findall(r'^rpc_server_call_duration_seconds_count{.*rpc_method="(\w+)".*} (\S+)$', text, re.MULTILINE)
     assert sorted(counts) == [("_OTHER", "2.0"), ("add", "1.0")]

@@ -322,12 +322,11 @@ async def _openrpc_document(server: _Server) -> Any:
 
 async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> bytes:
     """Return the file at a URL. Stop reading once it is larger than a document may be."""
-    from ..http.library import library_of
+    import httpx2
 
-    http = library_of()
     try:
         async with (
-            http.AsyncClient(headers=headers, timeout=seconds, follow_redirects=True) as client,
+            httpx2.AsyncClient(headers=headers, timeout=seconds, follow_redirects=True) as client,
             client.stream("GET", url) as response,
         ):
             if response.status_code != 200:
@@ -338,7 +337,7 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
                 if len(found) > MAX_DOCUMENT_BYTES:
                     break  # `document_of` has the same bound, and refuses it
             return bytes(found)
-    except (http.HTTPError, http.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ConnectionLost(str(error) or type(error).__name__, was_sent=False) from None
 
 

@@ -17,7 +17,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from itertools import count
-from types import ModuleType
 from typing import Any, Final
 
 from ..profile import PRESETS, Profile
@@ -60,14 +59,14 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         profile: The rules for messages.
     """
     try:
+        import httpx2  # noqa: F401
         import uvicorn  # noqa: F401
 
-        from ..http.library import library_of, url_of
+        from ..http.library import url_of
         from ..mcp.http.serving import run_http
 
-        http = library_of()
         host, port = parse_address(place)
-        target = url_of(url, http)
+        target = url_of(url)
         if target.scheme not in ("http", "https") or not target.host:
             raise ValueError(f"{escape(url)} is not a URL that begins with http:// or https://")
     except (ImportError, ValueError) as error:
@@ -81,7 +80,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         watcher.finish("the tap ended")
         watching.join(_LAST_LINES_SECONDS)
 
-    application = _Tap(http, target, watcher, profile, end)
+    application = _Tap(target, watcher, profile, end)
     try:
         return run_http(application, host, port, uvicorn_options=_UVICORN_OPTIONS)
     finally:
@@ -92,17 +91,13 @@ class _Tap:
     """The ASGI application.
 
     Args:
-        library: httpx2 or httpx.
         target: The URL of the server.
         watcher: Gets each message that is passed on.
         profile: The rules for messages.
         end: Called at the end, before a signal ends the process.
     """
 
-    def __init__(
-        self, library: ModuleType, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]
-    ) -> None:
-        self._library: Any = library
+    def __init__(self, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]) -> None:
         self._target = target
         self._watcher = watcher
         self._profile = profile
@@ -114,10 +109,12 @@ class _Tap:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await receive()
+            import httpx2
+
             # A connection may carry a stream for hours: a limit would make later requests wait for it.
-            limits = self._library.Limits(max_connections=None, max_keepalive_connections=64)
-            timeout = self._library.Timeout(None, connect=30.0)
-            async with self._library.AsyncClient(timeout=timeout, limits=limits) as self._http:
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+            timeout = httpx2.Timeout(None, connect=30.0)
+            async with httpx2.AsyncClient(timeout=timeout, limits=limits) as self._http:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
             await asyncio.to_thread(self._end)
@@ -187,15 +184,17 @@ class _Tap:
         return sides("concatenated", self._profile, requests[:2], requests[2])
 
     async def _exchange(self, scope: Any, fields: Any, body: Any, channel: dict[Direction, Side], send: Any) -> None:
+        import httpx2
+
         # The raw path, because decoding and encoding it again could change it.
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
         url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
         fields = [(b"host", url.netloc), *fields, (b"accept-encoding", b"identity")]
         try:
-            request = self._library.Request(scope["method"], url, headers=fields, content=body)
+            request = httpx2.Request(scope["method"], url, headers=fields, content=body)
             response = await self._http.send(request, stream=True, follow_redirects=False)
-        except (self._library.HTTPError, ConnectionError) as error:
+        except (httpx2.HTTPError, ConnectionError) as error:
             self._watcher.add("<-", b"", f"no response: {type(error).__name__}")
             await _refuse(send, b"The server cannot be reached.\n")
             return
@@ -209,6 +208,8 @@ class _Tap:
             await response.aclose()
 
     async def _respond(self, response: Any, channel: dict[Direction, Side], send: Any) -> None:
+        import httpx2
+
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
         side = channel["<-"]
@@ -219,7 +220,7 @@ class _Tap:
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
-        with contextlib.suppress(self._library.HTTPError):  # uvicorn closes the connection of an unfinished response
+        with contextlib.suppress(httpx2.HTTPError):  # uvicorn closes the connection of an unfinished response
             # Raw: the client gets the bytes as the server sent them, compressed ones included.
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:

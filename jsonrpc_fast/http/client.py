@@ -1,4 +1,4 @@
-"""JSON-RPC clients over HTTP POST, sync and async, on httpx2 or httpx. They need the extra `http`.
+"""JSON-RPC clients over HTTP POST, sync and async, on httpx2. They need the extra `http`.
 
     with HttpClient("https://example.org/rpc", auth=("user", "password")) as client:
         total = client.call("add", [1, 2])
@@ -7,8 +7,7 @@ Rules:
   - Every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
     `ConnectionLost`, `HttpStatusError`, `InvalidResponse`.
   - exchanges.py says which response settles a call.
-  - library.py says which of the two libraries a client uses.
-  - No request is sent a second time, and redirects are followed only if the library is configured to follow them.
+  - No request is sent a second time, and redirects are followed only if httpx2 is configured to follow them.
 """
 
 from __future__ import annotations
@@ -28,24 +27,21 @@ from .exchanges import BatchItem as BatchItem
 from .exchanges import ExchangeClient, ReadResponse
 from .inflating import ACCEPTED, Inflater
 from .library import (
-    AsyncClient,
-    SyncClient,
+    ERRORS,
     check_client,
     coding_of,
-    errors_of,
-    library_of,
     received_chunks,
     received_chunks_async,
+    refuse_httpx,
     translated,
     url_of,
 )
 
 try:
     import anyio
+    import httpx2
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
-
-library_of()  # raises ImportError here, not only when a client is made
 
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
@@ -72,8 +68,8 @@ class PostOptions(TypedDict, total=False):
 class _BaseClient(ExchangeClient, Generic[C]):
     """The part that both clients share: all except IO. The `_post` of the sync client never suspends; see `done`."""
 
-    _kind: ClassVar[str]
-    """The name of the client class of the library."""
+    _kind: ClassVar[type]
+    """The client class of the library."""
 
     def __init__(
         self,
@@ -92,20 +88,19 @@ class _BaseClient(ExchangeClient, Generic[C]):
         check_seconds("timeout", timeout, may_be_zero=False)
         check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
         super().__init__(timeout, profile, raw, default, option, hooks)
-        self._library = library = library_of(client, *options.values())
-        check_client(client, library, self._kind)
+        check_client(client, self._kind)
+        refuse_httpx(*options.values())
         if client is not None and options:
             raise TypeError("pass an HTTP client or its options, not both")
-        self._errors = errors_of(library)
-        self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
+        self._url = url_of(url, may_be_relative=client is not None or "base_url" in options)
         self._max_response_bytes = max_response_bytes
         self._is_owner = client is None
-        self._client: Any = getattr(library, self._kind)(**options) if client is None else client
+        self._client: Any = self._kind(**options) if client is None else client
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
         check_headers(headers)
-        sent = self._library.Headers(_HEADERS)
+        sent = httpx2.Headers(_HEADERS)
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
 
@@ -135,12 +130,12 @@ def done(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the coroutine waits")
 
 
-class HttpClient(_BaseClient[SyncClient]):
+class HttpClient(_BaseClient[httpx2.Client]):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
 
     Args:
         url: Where to POST the messages.
-        client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
+        client: An httpx2 client, which is not closed with this one. By default one is made from `options`.
         timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
             limit. Until the body of the response begins, it bounds each wait for the network instead, which a server
             that sends its headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
@@ -151,15 +146,14 @@ class HttpClient(_BaseClient[SyncClient]):
         option: As in `encode`.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
             headers of the request, except with a batch.
-        options: Options of `httpx2.Client`, such as `auth`, `headers`, `transport` or `verify`. With objects of httpx
-            among them, such as a transport, it is an `httpx.Client`.
+        options: Options of `httpx2.Client`, such as `auth`, `headers`, `transport` or `verify`.
 
     Raises:
-        TypeError: An argument has the wrong type, there are objects of both libraries, or a client and options for one.
+        TypeError: An argument has the wrong type, such as one of httpx, or there are a client and options for one.
         ValueError: `url` is not a URL, or a number is out of range.
     """
 
-    _kind = "Client"
+    _kind = httpx2.Client
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +235,7 @@ class HttpClient(_BaseClient[SyncClient]):
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
         received = bytearray()
-        # The timeout of httpx bounds each wait for the network. The check of `end` bounds the whole body.
+        # The timeout of httpx2 bounds each wait for the network. The check of `end` bounds the whole body.
         try:
             with self._client.stream(**options) as response:
                 inflater = self._inflater(response)
@@ -250,28 +244,27 @@ class HttpClient(_BaseClient[SyncClient]):
                         raise CallTimeout("no response arrived in time")
                     self._collect(inflater.feed(chunk), received)
                 inflater.finish()
-        except self._errors as error:
-            raise translated(error, self._library) from error
+        except ERRORS as error:
+            raise translated(error) from error
         return ReadResponse(response.status_code, response.headers, bytes(received))
 
 
-class AsyncHttpClient(_BaseClient[AsyncClient]):
+class AsyncHttpClient(_BaseClient[httpx2.AsyncClient]):
     """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
 
     Args:
         url: As in `HttpClient`; so are the arguments that are not described here.
-        client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
+        client: An httpx2 client, which is not closed with this one. By default one is made from `options`.
         timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
             limit.
-        options: Options of `httpx2.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`. With objects of
-            httpx among them, such as a transport, it is an `httpx.AsyncClient`.
+        options: Options of `httpx2.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`.
 
     Raises:
-        TypeError: An argument has the wrong type, there are objects of both libraries, or a client and options for one.
+        TypeError: An argument has the wrong type, such as one of httpx, or there are a client and options for one.
         ValueError: `url` is not a URL, or a number is out of range.
     """
 
-    _kind = "AsyncClient"
+    _kind = httpx2.AsyncClient
 
     async def __aenter__(self) -> Self:
         return self
@@ -320,8 +313,8 @@ class AsyncHttpClient(_BaseClient[AsyncClient]):
                     async for chunk in received_chunks_async(response):
                         self._collect(inflater.feed(chunk), received)
                     inflater.finish()
-        except self._errors as error:
-            raise translated(error, self._library) from error
+        except ERRORS as error:
+            raise translated(error) from error
         except TimeoutError as error:
             raise CallTimeout("no response arrived in time") from error
         return ReadResponse(response.status_code, response.headers, bytes(received))

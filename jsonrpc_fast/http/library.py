@@ -1,9 +1,6 @@
-"""The HTTP library of the clients: httpx2, or its predecessor httpx.
+"""httpx2, the HTTP library of the clients: what they check in it, and its failures as those of this package.
 
-Rules:
-  - Both have the same classes, but neither accepts objects of the other. A client uses the library of the objects that
-    it gets: a client, a transport, `auth`. If it gets none, it uses httpx2 if that is installed, otherwise httpx.
-  - No exception of the library reaches the caller, and no exception contains data that the server sent.
+Rule: no exception of the library reaches the caller, and no exception contains data that the server sent.
 """
 
 from __future__ import annotations
@@ -11,84 +8,67 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import lru_cache
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from .._checks import MAX_PORT, check_count
 from ..errors import CallTimeout, ConnectionLost, InvalidResponse
 
-if TYPE_CHECKING:
-    import httpx
+try:
     import httpx2
+except ImportError as _error:
+    raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
-SyncClient: TypeAlias = "httpx.Client | httpx2.Client"
-AsyncClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
+ERRORS: Final = (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError)
+"""The exceptions of the library. The last two report a malformed `Location` header, which it parses even if it does not
+follow redirects."""
 
-NAMES: Final = ("httpx2", "httpx")
-
-
-_TRANSLATIONS: Final[tuple[tuple[str, type[Exception], str], ...]] = (
-    ("TimeoutException", CallTimeout, "no response arrived in time"),
-    ("DecodingError", InvalidResponse, "the content coding of the response is malformed"),
-    ("RemoteProtocolError", ConnectionLost, "the server closed the connection early, or its HTTP is malformed"),
-    ("LocalProtocolError", ConnectionLost, "the HTTP request is malformed"),
+_TRANSLATIONS: Final[tuple[tuple[type[Exception], type[Exception], str], ...]] = (
+    (httpx2.TimeoutException, CallTimeout, "no response arrived in time"),
+    (httpx2.DecodingError, InvalidResponse, "the content coding of the response is malformed"),
+    (httpx2.RemoteProtocolError, ConnectionLost, "the server closed the connection early, or its HTTP is malformed"),
+    (httpx2.LocalProtocolError, ConnectionLost, "the HTTP request is malformed"),
     (
-        "ReadError",
+        httpx2.ReadError,
         ConnectionLost,
         "the connection broke before the response was complete: the server may have closed it as idle",
     ),
-    ("WriteError", ConnectionLost, "the connection broke while the request was sent"),
+    (httpx2.WriteError, ConnectionLost, "the connection broke while the request was sent"),
 )
-"""The exceptions that replace those of the library, by name."""
+"""The exceptions of the library, and those that replace them."""
 
 
-class OuterTransport:
-    """A transport of this package around one of the library.
-
-    Args:
-        inner: A transport of httpx2 or httpx, or None.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self.inner: Any = inner
-
-
-def library_of(*given: object) -> ModuleType:
-    """Return the library to which objects belong.
+def refuse_httpx(*given: object) -> None:
+    """Refuse objects of httpx, the predecessor of the library, which does not accept them.
 
     Args:
-        given: The objects. The values of mappings are searched, too; objects of other packages are ignored. If none
-            remains, the library is httpx2 if that is installed, otherwise httpx.
+        given: The objects. The values of mappings are searched, too.
 
     Raises:
-        TypeError: There are objects of both libraries.
-        ImportError: Neither library is installed.
+        TypeError: One is an object of httpx, or of a class that is derived from one of its classes.
     """
-    names = {name for value in given for name in _names_in(value)}
-    if len(names) > 1:
-        raise TypeError("objects of httpx and of httpx2 cannot be used together")
-    return import_module(names.pop()) if names else _default()
+    for value in given:
+        for item in [value, *value.values()] if isinstance(value, Mapping) else [value]:
+            if any(base.__module__.partition(".")[0] == "httpx" for base in type(item).__mro__):
+                raise TypeError(f"an object of httpx ({type(item).__name__}) does not work here: use httpx2")
 
 
-def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -> Any:
+def url_of(url: object, *, may_be_relative: bool = False) -> httpx2.URL:
     """Return a URL as the library represents it.
 
     Args:
         url: The URL, as a str or an object of the library.
-        library: The result of `library_of`.
         may_be_relative: Whether a relative URL is allowed, because the HTTP client may have a base URL.
 
     Raises:
         TypeError: It is neither a str nor an object of the library.
         ValueError: It is malformed, or not an HTTP URL.
     """
-    text = str(url) if _names_of(type(url)) else url
+    text = str(url) if isinstance(url, httpx2.URL) else url
     if not isinstance(text, str):
         raise TypeError(f"the URL must be a str, not {type(url).__name__}")
     try:
-        parsed = library.URL(text)
-    except (library.InvalidURL, UnicodeError):
+        parsed = httpx2.URL(text)
+    except (httpx2.InvalidURL, UnicodeError):
         raise ValueError("the URL is malformed") from None
     if (parsed.scheme not in ("http", "https") or not parsed.host) and (parsed.scheme or not may_be_relative):
         raise ValueError("the URL must begin with http:// or https:// and have a host")
@@ -96,51 +76,42 @@ def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -
     return parsed
 
 
-def check_client(client: object, library: ModuleType, kind: str) -> None:
+def check_client(client: object, kind: type) -> None:
     """Check the class of an HTTP client.
 
     Args:
         client: The client, or None.
-        library: The result of `library_of` for it.
-        kind: The name of the required class: "Client" or "AsyncClient".
+        kind: The required class: `httpx2.Client` or `httpx2.AsyncClient`.
 
     Raises:
         TypeError: It is an object of another class.
     """
-    if client is not None and not isinstance(client, getattr(library, kind)):
+    if client is not None and not isinstance(client, kind):
         found = f"{type(client).__module__}.{type(client).__name__}"
-        raise TypeError(f"the HTTP client must be an httpx2.{kind} or an httpx.{kind}, not {found}")
+        raise TypeError(f"the HTTP client must be an httpx2.{kind.__name__}, not {found}")
 
 
-def errors_of(library: ModuleType) -> tuple[type[Exception], ...]:
-    """Return the exception classes of the library.
-
-    The last two report a malformed `Location` header, which the library parses even if it does not follow redirects.
-    """
-    return library.HTTPError, library.InvalidURL, UnicodeError
-
-
-def translated(error: Exception, library: ModuleType) -> Exception:
-    """Convert an exception of `errors_of` to one of this package."""
-    if isinstance(error, library.ConnectError):
+def translated(error: Exception) -> Exception:
+    """Convert one of ERRORS to an exception of this package."""
+    if isinstance(error, httpx2.ConnectError):
         return ConnectionLost(f"the server cannot be reached: {error}", was_sent=False)
     for name, kind, text in _TRANSLATIONS:
-        if isinstance(error, getattr(library, name)):
+        if isinstance(error, name):
             return kind(text)
-    if not isinstance(error, library.HTTPError):
+    if not isinstance(error, httpx2.HTTPError):
         return InvalidResponse("the location of the response is malformed")
     return ConnectionLost(str(error) or type(error).__name__)
 
 
-def tls_context(library: ModuleType) -> Any:
-    """Return the TLS context that all clients of httpx or httpx2 share."""
-    return _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+def tls_context() -> Any:
+    """Return the TLS context that all clients share."""
+    return _tls_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @lru_cache(maxsize=8)
-def _tls_context(library: ModuleType, *environment: str | None) -> Any:
-    """Return the TLS context of httpx, which depends on these environment variables."""
-    return library.create_ssl_context()
+def _tls_context(*environment: str | None) -> Any:
+    """Return the TLS context of httpx2, which depends on these environment variables."""
+    return httpx2.create_ssl_context()
 
 
 def received_chunks(response: Any) -> Iterator[bytes]:
@@ -160,25 +131,3 @@ def coding_of(response: Any) -> str:
     """Return the content coding of the chunks of a response; "" without a coding."""
     coding = str(response.headers.get("content-encoding", "")).strip().lower()
     return "" if coding == "identity" or response.is_stream_consumed else coding
-
-
-def _names_in(value: object) -> set[str]:
-    values = [value, *value.values()] if isinstance(value, Mapping) else [value]
-    values = [item.inner if isinstance(item, OuterTransport) else item for item in values]
-    return {name for item in values for name in _names_of(type(item))}
-
-
-def _names_of(kind: type) -> tuple[str, ...]:
-    """Return the name of the library that defines a class or one of its bases, if any."""
-    packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
-    return next(((name,) for name in packages if name in NAMES), ())
-
-
-@lru_cache(1)
-def _default() -> ModuleType:
-    for name in NAMES:
-        try:
-            return import_module(name)
-        except ImportError as error:
-            missing = error
-    raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from missing

@@ -29,17 +29,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
-from types import ModuleType
 from typing import Any, Final, Self
 
 from .._checks import check_callable, check_count, check_seconds
 from .._logs import logger_of
 from ..codec import Notification, Request, decode
 from ..profile import LENIENT
-from .library import OuterTransport, library_of, url_of
+from .library import refuse_httpx, url_of
 
 try:
     import anyio
+    import httpx2
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
@@ -56,8 +56,8 @@ _UNAVAILABLE: Final = frozenset({502, 503, 504})
 _NOT_COPIED: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
-class Upstreams(OuterTransport):
-    """A transport of httpx2 or httpx that sends each request to one of several servers.
+class Upstreams:
+    """A transport of httpx2 that sends each request to one of several servers.
 
     It serves sync and async clients. The URL of the request is replaced by that of the upstream, and its headers are
     kept. Put the credentials of an upstream into its URL.
@@ -72,7 +72,7 @@ class Upstreams(OuterTransport):
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
             headers of the response, and for each further part of its body. Their sum is bounded only by the timeout of
             the call. None: as long as the call.
-        transport: The transport that sends the requests, of httpx2 or httpx; by default one with the default options.
+        transport: The transport that sends the requests, of httpx2; by default one with the default options.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -96,9 +96,9 @@ class Upstreams(OuterTransport):
         check_seconds("attempt_seconds", attempt_seconds)
         if not urls:
             raise ValueError("there must be at least one URL")
-        library = library_of(transport)
-        super().__init__(transport)
-        self._upstreams = [_Upstream(str(url_of(url, library))) for url in urls]
+        refuse_httpx(transport)
+        self.inner = transport
+        self._upstreams = [_Upstream(str(url_of(url))) for url in urls]
         self._lock = threading.Lock()  # of `inner`: threads may share a sync client
         self._attempts = attempts
         self._may_repeat = may_repeat
@@ -132,14 +132,14 @@ class Upstreams(OuterTransport):
         exchange = _Exchange(self, request, request.read(), time.monotonic())
         with self._lock:
             if self.inner is None:
-                self.inner = exchange.library.HTTPTransport()
+                self.inner = httpx2.HTTPTransport()
         while True:
             upstream, seconds = exchange.next(time.monotonic())
             if seconds:
                 time.sleep(seconds)
             try:
                 response = self.inner.handle_request(exchange.request_to(upstream, time.monotonic()))
-            except exchange.library.TransportError as error:
+            except httpx2.TransportError as error:
                 exchange.failed(upstream, error, time.monotonic())
             else:
                 if exchange.is_last(upstream, response, time.monotonic()):
@@ -150,14 +150,14 @@ class Upstreams(OuterTransport):
         """Send a request of an async client, and return the response."""
         exchange = _Exchange(self, request, await request.aread(), anyio.current_time())
         if self.inner is None:
-            self.inner = exchange.library.AsyncHTTPTransport()
+            self.inner = httpx2.AsyncHTTPTransport()
         while True:
             upstream, seconds = exchange.next(anyio.current_time())
             if seconds:
                 await anyio.sleep(seconds)
             try:
                 response = await self.inner.handle_async_request(exchange.request_to(upstream, anyio.current_time()))
-            except exchange.library.TransportError as error:
+            except httpx2.TransportError as error:
                 exchange.failed(upstream, error, anyio.current_time())
             else:
                 if exchange.is_last(upstream, response, anyio.current_time()):
@@ -179,14 +179,13 @@ class _Exchange:
     """A request and its attempts, without IO."""
 
     def __init__(self, owner: Upstreams, request: Any, body: bytes, now: float) -> None:
-        self.library: ModuleType = library_of(request)
         self._owner = owner
         self._request = request
         self._body = body
         self._attempts = 0
         self._begun = now  # when the current attempt began
         self._timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
-        # The libraries have a timeout for each kind of wait. The largest is taken as that of the call.
+        # httpx2 has a timeout for each kind of wait. The largest is taken as that of the call.
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
         self._deadline = now + max(given) if given else inf
         self._may_be_served: Exception | None = None  # the last failure after which the request may have been served
@@ -197,9 +196,9 @@ class _Exchange:
         """Return the upstream for the next attempt, and how long to wait for it.
 
         Raises:
-            ConnectError: Of the library. This is the first attempt, and all upstreams rest for longer than the call
+            ConnectError: Of httpx2. This is the first attempt, and all upstreams rest for longer than the call
                 may take.
-            TransportError: Of the library. There is no further attempt, and the request may have been served.
+            TransportError: Of httpx2. There is no further attempt, and the request may have been served.
         """
         if not self._attempts:
             self._chosen = self._choose(now)
@@ -209,7 +208,7 @@ class _Exchange:
         if self._chosen is None:
             seconds = min(upstream.rests_until for upstream in self._owner._upstreams) - now
             text = f"all upstreams rest, for {seconds:.1f} s or more"
-            raise self.library.ConnectError(text, request=self._request)
+            raise httpx2.ConnectError(text, request=self._request)
         self._attempts += 1
         (upstream, start), self._chosen = self._chosen, None
         self._tried.add(upstream)
@@ -237,20 +236,20 @@ class _Exchange:
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""
         self._begun = now
-        request, url = self._request, self.library.URL(upstream.url)
-        # The library sets Host and Content-Length again, for the URL of the upstream.
+        request, url = self._request, httpx2.URL(upstream.url)
+        # httpx2 sets Host and Content-Length again, for the URL of the upstream.
         headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
         # Credentials of this upstream replace those of the client, which would otherwise be sent to every upstream.
         if url.userinfo:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
             user = f"{url.username}:{url.password}".encode()
             headers.append((b"authorization", b"Basic " + base64.b64encode(user)))
-        # More than 0, because with 0 the libraries would not even wait for the connection.
+        # More than 0, because with 0 httpx2 would not even wait for the connection.
         left = min(self._owner._attempt_seconds, max(self._deadline - now, 0.001))
         timeouts = {name: min(inf if given is None else given, left) for name, given in self._timeouts.items()}
         timeouts = {name: None if seconds == inf else seconds for name, seconds in timeouts.items()}
         extensions = {**request.extensions, "timeout": timeouts}
-        return self.library.Request(request.method, url, headers=headers, content=self._body, extensions=extensions)
+        return httpx2.Request(request.method, url, headers=headers, content=self._body, extensions=extensions)
 
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
         """Return whether a response goes to the client; if not, `next` returns the next attempt, or raises."""
@@ -265,15 +264,14 @@ class _Exchange:
         was_refused = status == _TOO_MANY
         may_continue = self._may_continue(now, was_refused)
         if not was_refused and self._may_be_served is None:
-            self._may_be_served = self.library.ReadError(f"status {status}", request=self._request)
+            self._may_be_served = httpx2.ReadError(f"status {status}", request=self._request)
         return not may_continue and not (was_refused and self._may_be_served)
 
     def failed(self, upstream: _Upstream, error: Exception, now: float) -> None:
         """Count a failed attempt, and raise the exception if it is the last one."""
         self._rest(upstream, now, type(error).__name__, None)
-        library: Any = self.library
         # Without a connection nothing was sent. A read or write error comes after the request has begun to be sent.
-        was_refused = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
+        was_refused = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
         may_continue = self._may_continue(now, was_refused)
         if not was_refused and self._may_be_served is None:
             self._may_be_served = error
@@ -309,7 +307,7 @@ class _Exchange:
             seconds = self._owner._rest_seconds * 2.0 ** min(upstream.failures - 1, 30)
         seconds = min(seconds, MAX_REST_SECONDS)
         upstream.rests_until = now + seconds
-        host = self.library.URL(upstream.url).host  # only the host: the path of a URL may contain a key
+        host = httpx2.URL(upstream.url).host  # only the host: the path of a URL may contain a key
         _logger.warning("the upstream %s failed (%s) and is not used for %.1f s", host, reason, seconds)
 
 

@@ -51,7 +51,7 @@ for words in sys.argv[1:]:
                 "serve --http 127.0.0.1:0 --template-dir .",
             ],
         ),
-        ("httpx httpx2", ["relay http://127.0.0.1:1/mcp", "tap --http 127.0.0.1:0 http://127.0.0.1:1"]),
+        ("httpx2", ["relay http://127.0.0.1:1/mcp", "tap --http 127.0.0.1:0 http://127.0.0.1:1"]),
         ("msgspec", ["serve --http 127.0.0.1:0 --template-dir ."]),
     ],
 )
@@ -71,7 +71,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 @pytest.mark.ci
 def test_a_server_that_is_dead() -> None:
     """The client gets an error, and the exit status says that the server never spoke."""
-    pytest.importorskip("httpx", reason="the extra `http` is not installed")
+    pytest.importorskip("httpx2", reason="the extra `http` is not installed")
     pytest.importorskip("msgspec", reason="the extra `mcp` is not installed")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # and nothing listens

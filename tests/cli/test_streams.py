@@ -389,7 +389,7 @@ def test_serve_says_what_it_waits_for(folder: Path) -> None:
 
 
 def test_relay_says_what_it_waits_for() -> None:
-    pytest.importorskip("httpx")
+    pytest.importorskip("httpx2")
     status, shown = on_terminal("relay", "http://127.0.0.1:9/mcp")
     assert status == 0
     assert f"jsonrpc-fast relay: {CLIENT}\n" in shown

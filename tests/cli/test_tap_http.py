@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
@@ -96,13 +96,13 @@ async def test_bytes_pass_unchanged_and_a_server_that_is_not_there_is_502(tmp_pa
     async with (
         http_script(echo) as server,
         tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
-        httpx.AsyncClient() as http,
+        httpx2.AsyncClient() as http,
     ):
         body = bytes(range(256)) * 1000
         answered = await http.post(f"{url}/x%20y?a=%2F", content=body, headers={"x-question": "7"})
         assert (answered.status_code, answered.content, answered.headers["x-answer"]) == (418, body, "7")
         assert server.requests[-1].path == "/mcp/x%20y?a=%2F"
-    async with tapping("http://127.0.0.1:9", tmp_path / "log") as url, httpx.AsyncClient() as http:
+    async with tapping("http://127.0.0.1:9", tmp_path / "log") as url, httpx2.AsyncClient() as http:
         assert (await http.get(url)).status_code == 502
     assert "<- no response: ConnectError" in (tmp_path / "log").read_text()
 
@@ -115,7 +115,7 @@ async def test_a_status_that_is_none_is_502(tmp_path: Path) -> None:
     async with (
         http_script(answer) as server,
         tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
-        httpx.AsyncClient() as http,
+        httpx2.AsyncClient() as http,
     ):
         found = [(await http.get(f"{url}/{status}")).status_code for status in (200, 599, 600, 999)]
     assert found == [200, 599, 502, 502]
@@ -137,7 +137,7 @@ async def test_a_stream_that_one_side_closes_is_closed_on_the_other(by: str, tmp
     async with (
         http_script(stream) as server,
         tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
-        httpx.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=30) as http,
         http.stream("GET", url) as response,
     ):
         chunks = response.aiter_raw()

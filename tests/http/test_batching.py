@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anyio", reason="the extra `http` is not installed")
-pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
-import httpx
+import httpx2
 
 from jsonrpc_fast import decode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, RpcError
@@ -41,7 +41,7 @@ class Posts:
         self.headers: list[Any] = []
         self.cancelled = 0
         self._answer = answer
-        self._endpoint = httpx.ASGITransport(Endpoint(FUNCTIONS))
+        self._endpoint = httpx2.ASGITransport(Endpoint(FUNCTIONS))
 
     async def handle(self, request: Any) -> Any:
         found: Any = decode(request.content)
@@ -58,7 +58,7 @@ class Posts:
 
 @asynccontextmanager
 async def batching(posts: Posts, max_items: int = 100, **options: Any) -> AsyncIterator[Batching]:
-    async with AsyncHttpClient("http://localhost/", transport=httpx.MockTransport(posts.handle), **options) as client:
+    async with AsyncHttpClient("http://localhost/", transport=httpx2.MockTransport(posts.handle), **options) as client:
         yield Batching(client, max_items=max_items)
 
 
@@ -114,8 +114,8 @@ async def test_params_that_cannot_be_encoded_fail_their_own_call() -> None:
 async def test_one_answer_for_all(answer: Any, error: type[Exception]) -> None:
     def respond(_: Any) -> Any:
         if isinstance(answer, str):
-            raise getattr(httpx, answer)(answer)
-        return httpx.Response(answer) if isinstance(answer, int) else httpx.Response(200, content=answer)
+            raise getattr(httpx2, answer)(answer)
+        return httpx2.Response(answer) if isinstance(answer, int) else httpx2.Response(200, content=answer)
 
     async with batching(Posts(respond)) as calls:
         found = await asyncio.gather(*[calls.call("add", [1, 2]) for _ in range(3)], return_exceptions=True)
@@ -128,7 +128,7 @@ async def test_the_error_of_one_response_alone() -> None:
     def respond(request: Any) -> Any:
         batch: Any = decode(request.content)
         text = b'[{"jsonrpc":"2.0","id":%d,"error":{"code":-32003,"message":"response too large"}}]' % batch[0].id
-        return httpx.Response(200, content=text)
+        return httpx2.Response(200, content=text)
 
     async with batching(Posts(respond)) as calls:
         found = await asyncio.gather(*[calls.call("add", [1, 2]) for _ in range(2)], return_exceptions=True)

@@ -1,75 +1,77 @@
-"""Which HTTP library a client uses."""
+"""What the HTTP clients check in objects of httpx2, and that objects of httpx, its predecessor, are refused."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from jsonrpc_fast.http.library import check_client, library_of, url_of
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 
-httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")
-httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+import httpx2
 
+from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
+from jsonrpc_fast.http.library import check_client, url_of
+from jsonrpc_fast.http.upstreams import Upstreams
 
-def test_the_library_of_objects() -> None:
-    assert library_of() is library_of(None, "text", ("a", "b"), {"x": 1}, object()) is httpx2
-    for library in (httpx, httpx2):
-
-        class Derived(library.Auth):  # type: ignore[misc, name-defined]
-            pass
-
-        for given in (
-            library.Client(verify=False),
-            library.AsyncClient(verify=False),
-            library.HTTPTransport(verify=False),
-            library.BasicAuth("a", "b"),
-            library.Limits(),
-            library.Headers(),
-            library.URL("http://a/"),
-            Derived(),
-            {"all://": library.HTTPTransport(verify=False)},
-        ):
-            assert library_of(None, "text", given) is library
+from ..support.tables import rows
 
 
-def test_objects_of_both() -> None:
-    with pytest.raises(TypeError, match=r"^objects of httpx and of httpx2 cannot be used together$"):
-        library_of(httpx.Client(), httpx2.BasicAuth("a", "b"))
+class OfHttpx:
+    """An object of httpx, as its classes name their module."""
 
 
-@pytest.mark.ci
-def test_the_one_that_is_installed() -> None:
-    for missing, expected in (("httpx", "httpx2"), ("httpx2", "httpx")):
-        code = f"import sys; sys.modules[{missing!r}] = None; from jsonrpc_fast.http.library import library_of; "
-        code += "import jsonrpc_fast.http.client, jsonrpc_fast.mcp.http.client; print(library_of().__name__)"
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-        assert run.stdout == f"{expected}\n"
+OfHttpx.__module__ = "httpx._transports.default"
 
 
-@pytest.mark.ci
+class Derived(OfHttpx):
+    pass
+
+
+def in_mcp(**options: Any) -> Any:
+    mcp: ModuleType = pytest.importorskip("jsonrpc_fast.mcp")
+    return mcp.connect("http://a/mcp", **options)
+
+
+@rows("given", [OfHttpx(), Derived()])
+@rows(
+    "use",
+    [
+        lambda given: HttpClient("http://a/", transport=given),
+        lambda given: AsyncHttpClient("http://a/", auth=given),
+        lambda given: HttpClient("http://a/", mounts={"all://": given}),
+        lambda given: Upstreams("http://a/", transport=given),
+        lambda given: in_mcp(auth=given),
+    ],
+)
+def test_objects_of_httpx_are_refused(use: Any, given: object) -> None:
+    with pytest.raises(TypeError, match=r"^an object of httpx \((OfHttpx|Derived)\) does not work here: use httpx2$"):
+        use(given)
+
+
 def test_clients() -> None:
-    for library in (httpx, httpx2):
-        check_client(None, library, "Client")
-        check_client(library.Client(), library, "Client")
-        with pytest.raises(TypeError) as caught:
-            check_client(library.Client(), library, "AsyncClient")
-        wrong = f"{library.__name__}.Client"
-        assert (
-            str(caught.value) == f"the HTTP client must be an httpx2.AsyncClient or an httpx.AsyncClient, not {wrong}"
-        )
-        with pytest.raises(TypeError, match=r"not builtins\.str$"):
-            check_client("http://a/", library, "Client")
+    check_client(None, httpx2.Client)
+    with httpx2.Client() as client:
+        check_client(client, httpx2.Client)
+        with pytest.raises(TypeError, match=r"^the HTTP client must be an httpx2\.AsyncClient, not httpx2\.Client$"):
+            check_client(client, httpx2.AsyncClient)
+    for wrong, name in (("http://a/", r"builtins\.str"), (OfHttpx(), r"httpx\._transports\.default\.OfHttpx")):
+        with pytest.raises(TypeError, match=f"not {name}$"):
+            check_client(wrong, httpx2.Client)
 
 
 def test_urls() -> None:
-    for library in (httpx, httpx2):
-        for given in ("http://a/b", httpx.URL("http://a/b"), httpx2.URL("http://a/b")):
-            assert url_of(given, library) == library.URL("http://a/b")
-        for wrong in (None, 5, b"http://a/b", object()):
-            with pytest.raises(TypeError, match="the URL must be a str, not "):
-                url_of(wrong, library)
-        for malformed in ("http://[secret]/", "http://a:port/", "http://\x7fsecret"):
-            with pytest.raises(ValueError, match=r"^the URL is malformed$"):
-                url_of(malformed, library)
+    for given in ("http://a/b", httpx2.URL("http://a/b")):
+        assert url_of(given) == httpx2.URL("http://a/b")
+    for wrong in (None, 5, b"http://a/b", object()):
+        with pytest.raises(TypeError, match="the URL must be a str, not "):
+            url_of(wrong)
+    for malformed in ("http://[secret]/", "http://a:port/", "http://\x7fsecret"):
+        with pytest.raises(ValueError, match=r"^the URL is malformed$"):
+            url_of(malformed)
+    for relative in ("/rpc", "rpc", "http:///rpc", "ftp://a/"):
+        with pytest.raises(ValueError, match=r"^the URL must begin with http:// or https:// and have a host$"):
+            url_of(relative)
+        if "://" not in relative:
+            assert str(url_of(relative, may_be_relative=True)) == relative

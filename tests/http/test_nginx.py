@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("uvicorn")
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 
-import httpx
+import httpx2
 
 from jsonrpc_fast.errors import HttpStatusError
 from jsonrpc_fast.http.client import HttpClient
@@ -120,7 +120,7 @@ def test_calls(client: HttpClient) -> None:
 
 
 def test_health(server: Server, client: HttpClient) -> None:
-    assert httpx.get(server.url + "health", headers={"host": "example.org"}).text == "ok\n"
+    assert httpx2.get(server.url + "health", headers={"host": "example.org"}).text == "ok\n"
 
 
 def test_other_hosts_are_refused(server: Server, client: HttpClient) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 
-import httpx
+import httpx2
 
 from jsonrpc_fast.errors import HttpStatusError
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
@@ -56,7 +56,7 @@ async def check_async(client: AsyncHttpClient) -> None:
 
 
 def check_sync(app: Any, url: str = URL) -> None:
-    with HttpClient(url, transport=httpx.WSGITransport(app)) as client:
+    with HttpClient(url, transport=httpx2.WSGITransport(app)) as client:
         check_calls(client)
 
 
@@ -78,7 +78,7 @@ def check_calls(client: HttpClient) -> None:
 @pytest.mark.ci
 async def test_asgi(scripts: dict[str, Path], name: str, framework: str) -> None:
     pytest.importorskip(framework)
-    async with AsyncHttpClient(URL, transport=httpx.ASGITransport(load(scripts[name]).app)) as client:
+    async with AsyncHttpClient(URL, transport=httpx2.ASGITransport(load(scripts[name]).app)) as client:
         await check_async(client)
 
 
@@ -90,7 +90,7 @@ async def test_mounted_in_starlette() -> None:
     from jsonrpc_fast.http import Endpoint
 
     app = Starlette(routes=[Mount("/rpc", Endpoint({"add": lambda a, b: a + b}))])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as http:
         await check_async(AsyncHttpClient("http://localhost/rpc/", http))
         assert (await http.get("/rpc/health")).text == "ok\n"
         assert (await http.get("/health")).status_code == 404
@@ -118,7 +118,7 @@ async def test_below_middleware_of_starlette() -> None:
 
     routes = [Route("/rpc", Endpoint({"user": user, "add": lambda a, b: a + b}))]
     app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=add_user)])
-    async with AsyncHttpClient(URL, transport=httpx.ASGITransport(app)) as client:
+    async with AsyncHttpClient(URL, transport=httpx2.ASGITransport(app)) as client:
         await check_async(client)
         assert await client.call("user") == "Ada"
 
@@ -145,7 +145,7 @@ def test_flask(scripts: dict[str, Path]) -> None:
 def check_chunked(url: str) -> None:
     """The server of the standard library does not read chunks, and neither do WSGI frameworks on it."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
-    found = httpx.post(url, content=iter([body[:20], body[20:]]), headers={"content-type": "application/json"})
+    found = httpx2.post(url, content=iter([body[:20], body[20:]]), headers={"content-type": "application/json"})
     assert (found.status_code, found.text) == (411, "The request must declare the length of its body.\n")
 
 
@@ -223,7 +223,7 @@ def test_django(django_urls: str) -> None:
 async def test_django_under_asgi(django_urls: str) -> None:
     from django.core.asgi import get_asgi_application
 
-    transport = httpx.ASGITransport(get_asgi_application())
+    transport = httpx2.ASGITransport(get_asgi_application())
     for path in ("async", "logged/async"):
         async with AsyncHttpClient(django_urls + path, transport=transport) as client:
             await check_async(client)
@@ -252,7 +252,7 @@ async def test_cors() -> None:
     endpoint = Endpoint({"add": lambda a, b: a + b}, allowed_origins=[origin])
     app = cors.CORSMiddleware(endpoint, allow_origins=[origin], allow_methods=["POST"], allow_headers=["content-type"])
     headers = {"origin": origin, "access-control-request-method": "POST"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as http:
         answer = await http.options("/", headers={**headers, "access-control-request-headers": "content-type"})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
         client = AsyncHttpClient("http://localhost/", http)
@@ -272,7 +272,7 @@ def test_a_client_in_several_threads(scripts: dict[str, Path]) -> None:
             if total != number + other:
                 wrong.append(total)
 
-    with HttpClient(URL, transport=httpx.WSGITransport(app)) as client:
+    with HttpClient(URL, transport=httpx2.WSGITransport(app)) as client:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()

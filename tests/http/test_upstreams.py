@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -24,7 +22,7 @@ from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
 from ..support.tables import rows
 from ..support.waiting import free_port, settle
 
-LIBRARIES = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
+LIBRARIES = [pytest.importorskip("httpx2", reason="the extra `http` is not installed")]
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":"%s"}'
 FAR = "Mon, 99999999999999999999 Jan 2026 00:00:00 GMT"
 REFUSED, BROKEN, SILENT = "ConnectError", "ReadError", "ReadTimeout"

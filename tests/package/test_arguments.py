@@ -187,7 +187,7 @@ def test_what_people_mix_up() -> None:
             (lambda: mcp.connect(5), "server must be a program, a URL, a Server or a transport, not int"),  # type: ignore[arg-type]
             (
                 lambda: http.AsyncHttpClient("http://a/", library.Client()),
-                "the HTTP client must be an httpx2.AsyncClient or an httpx.AsyncClient, not httpx2.Client",
+                "the HTTP client must be an httpx2.AsyncClient, not httpx2.Client",
             ),
             (lambda: RpcError("5", "text"), "code must be an int, not str"),  # type: ignore[arg-type]
             (lambda: endpoint(serve, subprotocols="jsonrpc"), "subprotocols must be a list or a tuple, not str"),

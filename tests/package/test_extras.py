@@ -38,6 +38,7 @@ NEEDED = {  # what a part of the package tells the user to install; the first ma
     "jsonrpc_fast.mcp": "jsonrpc_fast[mcp]",
     "jsonrpc_fast.http.batching": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.client": "jsonrpc_fast[http]",
+    "jsonrpc_fast.http.library": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.upstreams": "jsonrpc_fast[http]",
     "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",
     "jsonrpc_fast.telemetry": "jsonrpc_fast[otel]",
@@ -88,7 +89,7 @@ def test_the_extras_exist() -> None:
 
 
 FEATURES = (
-    *("asyncio", "logging", "msgspec", "pydantic", "opentelemetry", "httpx2", "httpx"),
+    *("asyncio", "logging", "msgspec", "pydantic", "opentelemetry", "httpx2"),
     *("jsonrpc_fast.hooks", "jsonrpc_fast.handlers", "jsonrpc_fast.session", "jsonrpc_fast.http", "jsonrpc_fast.mcp"),
     *("jsonrpc_fast.telemetry", "jsonrpc_fast.recordings", "jsonrpc_fast.testing", "jsonrpc_fast.adapters"),
     *("jsonrpc_fast.cli", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec.encoders"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from ..support.tables import rows

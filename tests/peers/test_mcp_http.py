@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from jsonrpc_fast.mcp import connect

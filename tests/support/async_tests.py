@@ -31,7 +31,7 @@ def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:
         loop.set_exception_handler(lambda _, report: reports.append(report))
         before = asyncio.all_tasks()
         await (test if isinstance(loop, VirtualLoop) else asyncio.wait_for(test, seconds))
-        # The loop closes an async generator that was freed before its end, such as that of a request body in httpx.
+        # The loop closes an async generator that was freed before its end, such as that of a request body in httpx2.
         closing = {task for task in asyncio.all_tasks() if type(task.get_coro()).__name__ == "async_generator_athrow"}
         left = asyncio.all_tasks() - before - closing
         assert left == set(), left

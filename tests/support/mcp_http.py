@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 
 from jsonrpc_fast.framing.sse import Event, EventDecoder
@@ -157,7 +157,7 @@ def initialize(version: str = LEGACY, **capabilities: Any) -> dict[str, Any]:
 
 
 def modern(message: dict[str, Any], **headers: str | None) -> dict[str, Any]:
-    """Return a request of 2026-07-28 with its headers, as arguments of `httpx.AsyncClient.post`."""
+    """Return a request of 2026-07-28 with its headers, as arguments of `httpx2.AsyncClient.post`."""
     params = message["params"]
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -175,15 +175,15 @@ def modern(message: dict[str, Any], **headers: str | None) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(app: Any, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(app: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve an application, and yield a client for it."""
     # Reading the certificates takes time.
     settings: dict[str, Any] = {"headers": ACCEPT, "timeout": 30, "verify": False}
-    async with serving(app, **options) as url, httpx.AsyncClient(base_url=url, **settings) as client:
+    async with serving(app, **options) as url, httpx2.AsyncClient(base_url=url, **settings) as client:
         yield client
 
 
-async def begin(client: httpx.AsyncClient, version: str = LEGACY, **capabilities: Any) -> str:
+async def begin(client: httpx2.AsyncClient, version: str = LEGACY, **capabilities: Any) -> str:
     """Begin a session, which all later requests of the client use, and return its id."""
     client.headers.pop("mcp-session-id", None)
     answer = await client.post("/mcp", json=initialize(version, **capabilities))
@@ -195,7 +195,7 @@ async def begin(client: httpx.AsyncClient, version: str = LEGACY, **capabilities
     return str(client.headers["mcp-session-id"])
 
 
-async def events_of(answer: httpx.Response) -> AsyncIterator[Event]:
+async def events_of(answer: httpx2.Response) -> AsyncIterator[Event]:
     """Iterate over the events of a response, including those without data."""
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"

@@ -21,7 +21,6 @@ from .entries import LocalServer, ServerEntry, entry_of, is_url, read_servers
 from .session import NotificationHandler, ServerRequestHandler
 
 if TYPE_CHECKING:
-    import httpx
     import httpx2
 
     from ..http.client import HttpAuth
@@ -43,7 +42,7 @@ def connect(
     max_restarts: int = 3,
     headers: Mapping[str, str] | None = None,
     auth: HttpAuth | str | None = None,
-    http_client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
+    http_client: httpx2.AsyncClient | None = None,
     **options: Unpack[SessionOptions],
 ) -> Client:
     """Return a client of a server, for use in `async with`.
@@ -89,9 +88,9 @@ def connect(
         max_restarts: How many times a program that ended on its own is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
         auth: Authorization over HTTP. "oauth": a person signs in, in the browser (`oauth.browser`); any other str is a
-            bearer token. Or the result of a function of `jsonrpc_fast.mcp.client.oauth`, an `Auth` of httpx2 or httpx,
+            bearer token. Or the result of a function of `jsonrpc_fast.mcp.client.oauth`, an `Auth` of httpx2,
             or user and password.
-        http_client: The `AsyncClient` of httpx2 or httpx to use, with its own `auth`, proxies and certificates. It is
+        http_client: The `AsyncClient` of httpx2 to use, with its own `auth`, proxies and certificates. It is
             not closed.
         options: Options of `Session`: `timeout` (seconds that entering the block may take, and each method unless it
             says otherwise, 300 by default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and

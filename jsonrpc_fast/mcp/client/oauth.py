@@ -175,7 +175,7 @@ class OAuth(httpx2.Auth):
         # The smallest possible request: only its refusal matters, which tells where to sign in.
         message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
         accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-        client = httpx2.AsyncClient(auth=self, verify=tls_context(httpx2), timeout=REQUEST_SECONDS)
+        client = httpx2.AsyncClient(auth=self, verify=tls_context(), timeout=REQUEST_SECONDS)
         async with client, client.stream("POST", server, json=message, headers=accept):
             pass
 

@@ -1,4 +1,4 @@
-"""A connection to an MCP server over Streamable HTTP, on httpx2 or httpx.
+"""A connection to an MCP server over Streamable HTTP, on httpx2.
 
 Rules:
   - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were
@@ -30,7 +30,6 @@ from ..._checks import check_count, check_headers, check_seconds
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event
-from ...http.library import AsyncClient
 from ...profile import JSONRPC
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
@@ -48,6 +47,7 @@ from .sending import (
     NegotiatedSession,
     content_type,
     fail_after,
+    httpx2,
     move_on_after,
     read,
     session_headers,
@@ -147,8 +147,8 @@ class StreamableHttpClient(Connection):
     Args:
         url: The URL of the MCP endpoint.
         headers: Further headers of every request.
-        auth: Authorization, as `httpx2.AsyncClient` takes it. An `httpx.Auth` is used with httpx.
-        http_client: The client of httpx2 or httpx to use, which is not closed; by default one is made with the settings
+        auth: Authorization, as `httpx2.AsyncClient` takes it.
+        http_client: The client of httpx2 to use, which is not closed; by default one is made with the settings
             of the environment (proxies, certificates).
         connect_seconds: How long opening a connection and sending a message may take; None: no limit.
         read_seconds: How long the server may be silent while a response is awaited; None: no limit.
@@ -173,7 +173,7 @@ class StreamableHttpClient(Connection):
         *,
         headers: Mapping[str, str] | None = None,
         auth: HttpAuth | None = None,
-        http_client: AsyncClient | None = None,
+        http_client: httpx2.AsyncClient | None = None,
         connect_seconds: float | None = CONNECT_SECONDS,
         read_seconds: float | None = READ_SECONDS,
         max_stream_bytes: int | None = MAX_STREAM_BYTES,
@@ -323,7 +323,7 @@ class StreamableHttpClient(Connection):
                     raise ConnectionLost("the stream of the server ended before the response")
         except Exception as error:
             self._fail(post, self._sender.translated(error))
-        # Raised by httpx or `auth`: code that cancels this task has already settled its requests.
+        # Raised by httpx2 or `auth`: code that cancels this task has already settled its requests.
         except asyncio.CancelledError:
             self._fail(post, ConnectionLost(STRAY))
             raise
@@ -391,7 +391,7 @@ class StreamableHttpClient(Connection):
         if kind == "application/json" and status >= 400:
             try:
                 found = decode(await read(response, _MAX_REFUSAL_BYTES), self.profile, raw=self._raw)
-            except (InvalidResponse, self._sender.library.HTTPError):
+            except (InvalidResponse, httpx2.HTTPError):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
@@ -431,7 +431,7 @@ class StreamableHttpClient(Connection):
                         with move_on_after(END_SECONDS):  # so that the connection can be used again
                             await anext(events, None)
                         break
-        except self._sender.library.HTTPError as error:
+        except httpx2.HTTPError as error:
             return self._sender.translated(error)
         finally:
             await self._sender.release(response)

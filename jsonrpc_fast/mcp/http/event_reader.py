@@ -28,6 +28,7 @@ from .sending import (
     HttpSender,
     NegotiatedSession,
     content_type,
+    httpx2,
     move_on_after,
     pieces_of,
     session_headers,
@@ -98,7 +99,7 @@ class EventReader:
     may_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def events(self, http_response: Any, cursor: Cursor) -> AsyncGenerator[Event, None]:
-        """Yield the events of a stream until it ends, or breaks with an exception of httpx.
+        """Yield the events of a stream until it ends, or breaks with an exception of httpx2.
 
         Args:
             http_response: The HTTP response that carries it. The caller releases it.
@@ -139,7 +140,7 @@ class EventReader:
         """Send a GET. Return the HTTP response if it carries a stream of events; otherwise why it does not."""
         try:
             http_response = await self._sender.send("GET", headers)
-        except self._sender.library.TransportError as error:
+        except httpx2.TransportError as error:
             return self._sender.translated(error)
         if http_response.status_code == 200 and content_type(http_response) == EVENT_STREAM:
             return http_response
@@ -156,7 +157,7 @@ class EventReader:
                 async with aclosing(self.events(http_response, Cursor())) as events:
                     async for event in events:
                         return event.type == "endpoint"
-            except (InvalidResponse, self._sender.library.HTTPError):
+            except (InvalidResponse, httpx2.HTTPError):
                 pass
             finally:
                 await self._sender.release(http_response)

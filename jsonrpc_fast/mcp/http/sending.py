@@ -1,11 +1,11 @@
-"""The HTTP requests of a client, on httpx2 or httpx: sessions, redirects, limits, and this package's errors.
+"""The HTTP requests of a client, on httpx2: sessions, redirects, limits, and this package's errors.
 
 Rules:
   - Redirects are followed only within the origin, so that credentials and messages never reach another one.
   - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
   - No exception holds any part of a body.
-  - The pool of an httpx client considers each of its connections for each request, and offers an idle one to every
-    waiting request. Its cost grows with the square of the requests in flight, so each httpx client here has only one
+  - The pool of an httpx2 client considers each of its connections for each request, and offers an idle one to every
+    waiting request. Its cost grows with the square of the requests in flight, so each httpx2 client here has only one
     request.
   - The clients share credentials and cookies. All pools share a TLS context, because making one reads all certificates:
     that takes longer than everything else that a new connection does.
@@ -22,29 +22,24 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import CookieJar
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
 from ...handlers.failures import is_foreign_cancellation, on_failure
-from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, since
 from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
 
 try:
+    import httpx2 as httpx2
     from anyio import fail_after as fail_after
     from anyio import move_on_after as move_on_after
 
-    libraries.library_of()
+    from ...http import library
 except ImportError as _error:
     raise ImportError('MCP over HTTP needs the extra `http`: pip install "jsonrpc_fast[http,mcp]"') from _error
-
-if TYPE_CHECKING:
-    import httpx
-    import httpx2
 
 TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
@@ -62,12 +57,12 @@ _MAX_REDIRECTS: Final = 5
 # request.
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
-"""The reason when httpx or `auth` raises a foreign cancellation."""
+"""The reason when httpx2 or `auth` raises a foreign cancellation."""
 # Only these headers: others may hold secrets, such as a cookie, and an exception ends up in logs.
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
-HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
-"""The types that httpx and httpx2 take as `auth`, such as the `OAuthClientProvider` of the SDK."""
+HttpAuth: TypeAlias = httpx2.Auth | Any
+"""What httpx2 takes as `auth`, such as the `OAuthClientProvider` of the SDK."""
 
 
 class Body:
@@ -100,12 +95,10 @@ class ClientPool:
     """HTTP clients that share one configuration, each with one request in flight.
 
     Args:
-        library: httpx or httpx2.
         auth: Authorization, as `AsyncClient` takes it.
         begin: Starts a task that closes a client.
     """
 
-    _library: ModuleType
     _auth: Any
     _begin: Callable[[Coroutine[Any, Any, None]], object]
     _cookies: CookieJar = field(default_factory=CookieJar)
@@ -128,11 +121,11 @@ class ClientPool:
         # The client that was used last: its connection is the least likely to be closed, and the others can expire.
         if self._idle:
             return self._idle.pop()[0]
-        client = self._library.AsyncClient(
+        client = httpx2.AsyncClient(
             auth=self._auth,
             cookies=self._cookies,
-            verify=libraries.tls_context(self._library),
-            limits=self._library.Limits(keepalive_expiry=IDLE_SECONDS),
+            verify=library.tls_context(),
+            limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
         )
         self._clients.add(client)
         return client
@@ -176,8 +169,7 @@ class HttpSender:
         begin: Starts a task that closes an HTTP client.
 
     Attributes:
-        library: httpx or httpx2.
-        url: The URL, as the library represents it. It changes with redirects.
+        url: The URL. It changes with redirects.
 
     Raises:
         TypeError: Both a client and `auth` are given, or an argument has the wrong type.
@@ -189,20 +181,20 @@ class HttpSender:
         url: str,
         headers: Mapping[str, str] | None,
         auth: HttpAuth | None,
-        http_client: libraries.AsyncClient | None,
+        http_client: httpx2.AsyncClient | None,
         connect_seconds: float | None,
         read_seconds: float | None,
         begin: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         if http_client is not None and auth is not None:
             raise TypeError("pass auth to the HTTP client, or let this transport make the client")
-        self.library: Any = libraries.library_of(http_client, auth)
-        libraries.check_client(http_client, self.library, "AsyncClient")
-        self.url: Any = libraries.url_of(url, self.library)
+        library.check_client(http_client, httpx2.AsyncClient)
+        library.refuse_httpx(auth)
+        self.url: httpx2.URL = library.url_of(url)
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._http = http_client
-        self._pool = ClientPool(self.library, auth, begin) if http_client is None else None
-        self._timeout = self.library.Timeout(connect_seconds, read=read_seconds, pool=None)
+        self._pool = ClientPool(auth, begin) if http_client is None else None
+        self._timeout = httpx2.Timeout(connect_seconds, read=read_seconds, pool=None)
 
     async def close(self, seconds: float) -> None:
         """Close the connections, except those of a client that the user passed.
@@ -251,7 +243,7 @@ class HttpSender:
             self._pool.give_back(http)
 
     def translated(self, error: Exception | asyncio.CancelledError) -> Exception:
-        """Return the exception of this package for one of httpx. Other exceptions are returned unchanged.
+        """Return the exception of this package for one of httpx2. Other exceptions are returned unchanged.
 
         Raises:
             CancelledError: It is the cancellation of the current task.
@@ -262,8 +254,8 @@ class HttpSender:
             return ConnectionLost(STRAY)
         if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
             made: Exception = CallTimeout("no response arrived in time")
-        elif isinstance(error, libraries.errors_of(self.library)):
-            made = libraries.translated(error, self.library)
+        elif isinstance(error, library.ERRORS):
+            made = library.translated(error)
         else:
             return error
         made.__cause__ = error
@@ -295,9 +287,9 @@ async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGener
     Raises:
         InvalidResponse: The body cannot be decompressed.
     """
-    # httpx would decompress each chunk at once, however large the result is.
-    inflater = Inflater(libraries.coding_of(http_response))
-    async for chunk in libraries.received_chunks_async(http_response):
+    # httpx2 would decompress each chunk at once, however large the result is.
+    inflater = Inflater(library.coding_of(http_response))
+    async for chunk in library.received_chunks_async(http_response):
         for piece in inflater.feed(chunk):
             if piece:
                 yield piece

@@ -10,7 +10,7 @@
         authorization_servers=["https://login.example.org"],
     )
 
-PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and queries issuers.
+PyJWT and cryptography verify signatures. httpx2 fetches keys and queries issuers.
 
 Rules:
   - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is down, slow
@@ -40,12 +40,13 @@ from ..._checks import check_type
 from ..._logs import logger_of
 from ...codec._json import loads
 from ...errors import InvalidResponse
-from ...http import library as libraries
+from ...http import library
 from ...http.inflating import ACCEPTED
 from ...http.requests import Refusal
 from .sending import read
 
 try:
+    import httpx2
     import jwt
     from jwt.algorithms import has_crypto
 
@@ -102,7 +103,7 @@ class JwtVerifier:
         audience: The audience (`aud`) that a token must have; one of them, if there are several. It is the URL of the
             MCP endpoint, unless the issuer knows it by another name.
         algorithms: The algorithms that are allowed, of ALGORITHMS.
-        http_client: The `AsyncClient` of httpx2 or httpx to use, which is not closed; by default one for each fetch,
+        http_client: The `AsyncClient` of httpx2 to use, which is not closed; by default one for each fetch,
             with the settings of the environment (proxies, certificates). Its own hooks and `auth` must not read bodies,
             which have no limit there.
 
@@ -118,7 +119,7 @@ class JwtVerifier:
         issuer: str,
         audience: str | Collection[str],
         algorithms: Collection[str] = ALGORITHMS,
-        http_client: libraries.AsyncClient | None = None,
+        http_client: httpx2.AsyncClient | None = None,
     ) -> None:
         check_type("issuer", issuer, str)
         self._audience = _texts("audience", audience)
@@ -234,7 +235,7 @@ class IntrospectionVerifier:
         client_secret: str,
         audience: str | Collection[str],
         issuer: str | None = None,
-        http_client: libraries.AsyncClient | None = None,
+        http_client: httpx2.AsyncClient | None = None,
     ) -> None:
         check_type("client_id", client_id, str)
         check_type("client_secret", client_secret, str)
@@ -265,10 +266,9 @@ class IntrospectionVerifier:
 class _Fetcher:
     """Requests to one URL that return an object of JSON."""
 
-    def __init__(self, url: str, client: libraries.AsyncClient | None) -> None:
-        self._library = libraries.library_of(client)
-        libraries.check_client(client, self._library, "AsyncClient")
-        self._url = libraries.url_of(url, self._library)
+    def __init__(self, url: str, client: httpx2.AsyncClient | None) -> None:
+        library.check_client(client, httpx2.AsyncClient)
+        self._url = library.url_of(url)
         self._client = client
 
     async def fetch(self, method: str, **options: Any) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class _Fetcher:
         headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
         clients: Any = nullcontext(self._client)
         if self._client is None:
-            clients = self._library.AsyncClient(verify=libraries.tls_context(self._library), timeout=FETCH_SECONDS)
+            clients = httpx2.AsyncClient(verify=library.tls_context(), timeout=FETCH_SECONDS)
         async with (
             clients as client,
             client.stream(method, self._url, headers=headers, follow_redirects=False, **options) as response,

@@ -31,7 +31,6 @@ from ..server.values.blocks import ToolError
 from .documents import Document, description_of, tool_name
 
 if TYPE_CHECKING:
-    import httpx
     import httpx2
 
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
@@ -45,7 +44,7 @@ _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json")
 
 def openapi_server(
     document: Mapping[str, Any],
-    http_client: httpx.AsyncClient | httpx2.AsyncClient,
+    http_client: httpx2.AsyncClient,
     *,
     url: str | None = None,
     include: Callable[[str, Mapping[str, Any]], bool] | None = None,
@@ -55,7 +54,7 @@ def openapi_server(
 
     Args:
         document: The document of OpenAPI 3.0 or 3.1, decoded.
-        http_client: The client of httpx2 or httpx to call the service with: its headers, `auth`, timeouts. It is not
+        http_client: The client of httpx2 to call the service with: its headers, `auth`, timeouts. It is not
             closed.
         url: The URL that the paths belong to; by default the first one of `servers` in the document.
         include: Takes the name of a tool and the operation of the document, with its `method` ("get") and `path` added;

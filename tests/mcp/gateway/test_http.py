@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra `http` is not installed")
+pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect

@@ -1,4 +1,4 @@
-"""Authorization of a client over HTTP: any `httpx.Auth`, and the provider of the official SDK in an OAuth flow."""
+"""Authorization of a client over HTTP: any `httpx2.Auth`, and the provider of the official SDK in an OAuth flow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
@@ -106,7 +106,7 @@ def provider_of_the_sdk(url: str, wait: Callable[[], object] = bool) -> Any:
     visited: list[str] = []
 
     async def redirect(address: str) -> None:
-        async with httpx.AsyncClient() as browser:
+        async with httpx2.AsyncClient() as browser:
             visited.append((await browser.get(address)).headers["location"])
 
     async def callback() -> Any:
@@ -161,10 +161,10 @@ async def test_the_user_may_take_longer_than_a_probe(monkeypatch: pytest.MonkeyP
         assert len([request for request in server.requests if request.path == "/token"]) == 1
 
 
-class Signed(httpx.Auth):
+class Signed(httpx2.Auth):
     requires_request_body = True
 
-    def auth_flow(self, request: httpx.Request) -> Any:
+    def auth_flow(self, request: httpx2.Request) -> Any:
         request.headers["x-digest"] = hashlib.sha256(request.content).hexdigest()
         yield request
 
@@ -182,8 +182,8 @@ async def test_user_and_password() -> None:
         assert {request.headers["authorization"] for request in server.requests} == {"Basic YTpi"}
 
 
-class Refusing(httpx.Auth):
-    async def async_auth_flow(self, request: httpx.Request) -> Any:
+class Refusing(httpx2.Auth):
+    async def async_auth_flow(self, request: httpx2.Request) -> Any:
         raise LookupError("no token")
         yield request
 
@@ -196,13 +196,13 @@ async def test_what_auth_raises_is_raised() -> None:
         assert server.requests == []
 
 
-class Stray(httpx.Auth):
+class Stray(httpx2.Auth):
     """Raises CancelledError without being cancelled, as soon as it is told to."""
 
     def __init__(self) -> None:
         self.is_asked = False
 
-    async def async_auth_flow(self, request: httpx.Request) -> Any:
+    async def async_auth_flow(self, request: httpx2.Request) -> Any:
         if self.is_asked:
             raise asyncio.CancelledError("of a future")
         yield request

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
@@ -610,7 +610,7 @@ async def test_nothing_is_sent_to_another_origin(follows: bool, place: str) -> N
 
         async with (
             http_script(modern(answer)) as server,
-            httpx.AsyncClient(follow_redirects=follows, auth=("user", "secret")) as http,
+            httpx2.AsyncClient(follow_redirects=follows, auth=("user", "secret")) as http,
             mcp.connect(server.url, http_client=http, headers={"x-key": "secret"}) as client,
         ):
             with pytest.raises(HttpStatusError) as caught:
@@ -759,16 +759,14 @@ async def test_a_batch_of_responses_ends_the_requests_of_its_batch() -> None:
 
 
 async def test_the_client_of_the_user_is_not_closed() -> None:
-    async with http_script(modern(echo)) as server:
-        for library in (httpx, pytest.importorskip("httpx2")):
-            async with library.AsyncClient(headers={"x-key": library.__name__}) as http:
-                async with mcp.connect(server.url, http_client=http) as client:
-                    await client.ping()
-                assert not http.is_closed
-                assert server.requests[-1].headers["x-key"] == library.__name__
+    async with http_script(modern(echo)) as server, httpx2.AsyncClient(headers={"x-key": "own"}) as http:
+        async with mcp.connect(server.url, http_client=http) as client:
+            await client.ping()
+        assert not http.is_closed
+        assert server.requests[-1].headers["x-key"] == "own"
 
 
-async def test_a_client_over_a_transport_of_either_library() -> None:
+async def test_a_client_over_a_transport_of_the_user() -> None:
     """The same over a mock, whose responses are read already."""
 
     def answer(request: Any) -> Any:
@@ -778,12 +776,11 @@ async def test_a_client_over_a_transport_of_either_library() -> None:
         )
         text = json.dumps({"jsonrpc": "2.0", "id": sent["id"], "result": result}).encode()
         headers = {"content-type": "application/json", "content-encoding": "gzip"}
-        return library.Response(200, content=gzip.compress(text), headers=headers)
+        return httpx2.Response(200, content=gzip.compress(text), headers=headers)
 
-    for library in (httpx, pytest.importorskip("httpx2")):
-        http = library.AsyncClient(transport=library.MockTransport(answer))
-        async with http, mcp.connect("http://server/mcp", http_client=http) as client:
-            assert await client.list_tools() == []
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    async with http, mcp.connect("http://server/mcp", http_client=http) as client:
+        assert await client.list_tools() == []
 
 
 async def test_arguments_that_do_not_belong_together() -> None:
@@ -793,9 +790,9 @@ async def test_arguments_that_do_not_belong_together() -> None:
     with pytest.raises(TypeError, match="apply to a program"):
         mcp.connect("http://127.0.0.1/mcp", "argument")
     with pytest.raises(TypeError, match="pass auth to the HTTP client"):
-        async with httpx.AsyncClient() as http:
+        async with httpx2.AsyncClient() as http:
             mcp.connect("http://127.0.0.1/mcp", auth=("a", "b"), http_client=http)
-    for wrong in (object(), httpx.Client(), "http://127.0.0.1"):
+    for wrong in (object(), httpx2.Client(), "http://127.0.0.1"):
         with pytest.raises(TypeError, match="the HTTP client must be an "):
             mcp.connect("http://127.0.0.1/mcp", http_client=wrong)
     with pytest.raises(ValueError, match="have a host"):

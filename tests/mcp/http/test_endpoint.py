@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -481,8 +481,8 @@ async def test_headers_are_checked_against_the_body(
 
 
 async def test_whitespace_around_a_header_is_not_part_of_its_value() -> None:
-    transport = httpx.ASGITransport(Gate().server.asgi_app())  # no server in between could remove the whitespace
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:80", headers=ACCEPT) as client:
+    transport = httpx2.ASGITransport(Gate().server.asgi_app())  # no server in between could remove the whitespace
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:80", headers=ACCEPT) as client:
         padded = {"mcp_name": "  add\t", "mcp_method": " tools/call ", "mcp_protocol_version": f"{MODERN} "}
         answer = await client.post("/mcp", **modern(call(1, "add", a=1, b=2), **padded))
         assert (answer.status_code, answer.json().get("error")) == (200, None)
@@ -631,7 +631,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 async def test_the_mounted_application(modules: dict[str, Any]) -> None:
     async with (
         serving(modules["mounted"].app) as url,
-        httpx.AsyncClient(base_url=f"{url}/tools", headers={**ACCEPT, "host": "example.org"}) as client,
+        httpx2.AsyncClient(base_url=f"{url}/tools", headers={**ACCEPT, "host": "example.org"}) as client,
     ):
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "forecast", city="Rome"))

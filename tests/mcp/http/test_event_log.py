@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost, EventsLost
@@ -331,7 +331,7 @@ async def test_a_client_that_goes_while_something_is_written_finds_the_end(cut_a
 
     async with client_of(cut) as client:
         id = await begin(client)
-        with contextlib.suppress(httpx.RemoteProtocolError):
+        with contextlib.suppress(httpx2.RemoteProtocolError):
             await client.post("/mcp", json=call(1, "wait"))
         answer = await asyncio.wait_for(client.get("/mcp", headers={"last-event-id": f"{id}/1-1"}), 10)
         assert numbers([message_of(event) async for event in events_of(answer)]) == [0, 1, "reply"]

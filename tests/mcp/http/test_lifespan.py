@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
@@ -45,7 +45,7 @@ def counting(failure: Exception | None = None) -> tuple[Server, list[str]]:
 
 
 async def call(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
         await begin(client)
         answer = await client.post("/mcp", json=request(1, "tools/call", name="value", arguments={}))
         assert '"result":"value"' in answer.text.replace(" ", "")
@@ -74,7 +74,7 @@ async def test_an_application_can_be_served_again() -> None:
         async with serving(app, lifespan="on") as url:
             await call(url)
             body = modern(request(1, "tools/call", name="value", arguments={}))
-            async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+            async with httpx2.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
                 assert (await client.post("/mcp", **body)).status_code == 200
         assert events == ["begin", "end"] * rounds
 
@@ -98,7 +98,7 @@ def test_a_mounted_application_can_be_served_again_in_another_loop() -> None:
 
 async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     server, events = counting(OSError("no database"))
-    async with serving(server.asgi_app(), lifespan="off") as url, httpx.AsyncClient(headers=ACCEPT) as client:
+    async with serving(server.asgi_app(), lifespan="off") as url, httpx2.AsyncClient(headers=ACCEPT) as client:
         for _ in range(2):
             answer = await client.post(f"{url}/mcp", json=initialize())
             assert (answer.status_code, answer.text) == (500, "The server cannot begin.\n")

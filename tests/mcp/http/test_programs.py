@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
@@ -173,17 +173,17 @@ def is_running(pid: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def sessions_of(server: ProgramServer, count: int) -> AsyncIterator[list[httpx.AsyncClient]]:
+async def sessions_of(server: ProgramServer, count: int) -> AsyncIterator[list[httpx2.AsyncClient]]:
     """Serve a program, and yield clients that have a session each and read no stream."""
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(McpEndpoint(server)))
-        clients = [httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) for _ in range(count)]
+        clients = [httpx2.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) for _ in range(count)]
         for client in clients:
             await stack.enter_async_context(client)
         yield clients
 
 
-async def begun(client: httpx.AsyncClient) -> int:
+async def begun(client: httpx2.AsyncClient) -> int:
     """Begin a session, and return the status."""
     answer = await client.post("/mcp", json=initialize("2025-06-18"))
     if answer.status_code == 200:
@@ -192,7 +192,7 @@ async def begun(client: httpx.AsyncClient) -> int:
     return answer.status_code
 
 
-async def pid_of(client: httpx.AsyncClient) -> int:
+async def pid_of(client: httpx2.AsyncClient) -> int:
     answer = await client.post("/mcp", json=call(1, "pid"))
     return int(answer.json()["result"]["content"][0]["text"])
 
@@ -279,7 +279,7 @@ async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> Non
 @rows("version", ["2025-03-26", "2025-06-18"])
 async def test_batches_over_http_are_those_of_the_revision(version: str, sample: str) -> None:
     url = sample
-    async with httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
+    async with httpx2.AsyncClient(headers=ACCEPT, timeout=60) as http:
         answer = await http.post(url, json=initialize(version))
         assert answer.status_code == 200
         http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
@@ -302,7 +302,7 @@ async def test_batches_over_http_are_those_of_the_revision(version: str, sample:
 @pytest.mark.ci
 async def test_a_cancelled_call_of_a_program_ends_its_stream(sample: str) -> None:
     url = sample
-    async with httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
+    async with httpx2.AsyncClient(headers=ACCEPT, timeout=60) as http:
         answer = await http.post(url, json=initialize())
         http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
         await http.post(url, json=INITIALIZED)
@@ -390,7 +390,7 @@ for line in sys.stdin:
 @rows("log", [False, True])
 @pytest.mark.ci
 async def test_what_a_process_sends_late_never_reaches_the_next_request(log: bool) -> None:
-    async def call(http: httpx.AsyncClient, token: int | None, *, log: bool = False) -> tuple[list[Any], int]:
+    async def call(http: httpx2.AsyncClient, token: int | None, *, log: bool = False) -> tuple[list[Any], int]:
         meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         meta["io.modelcontextprotocol/clientCapabilities"] = {}
         if token is not None:
@@ -407,7 +407,7 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
         return [message["params"] for message in notifications], response["result"]["pid"]
 
     own = [{"level": "info", "data": "own"}] if log else []
-    async with served(command=[sys.executable, "-c", LATE]) as (url, _), httpx.AsyncClient() as http:
+    async with served(command=[sys.executable, "-c", LATE]) as (url, _), httpx2.AsyncClient() as http:
         first, pid = await call(http, 7, log=log)
         assert first == [*own, {"progressToken": 7, "progress": 2}]
         # Without log messages, the same process serves the next request, which has another token.
@@ -450,7 +450,7 @@ async def test_an_endpoint_that_closes_lets_a_session_finish(tmp_path: Path) -> 
     path = tmp_path / "place"
     path.touch()
     endpoint = McpEndpoint(ProgramServer([sys.executable, "-c", WAITING]))
-    async with serving(endpoint) as url, httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+    async with serving(endpoint) as url, httpx2.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
         await begun(client)
         sent = asyncio.create_task(client.post("/mcp", json=call(1, "wait", path=str(path))))
         await eventually(lambda: not path.exists())
@@ -476,7 +476,7 @@ async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -
     endpoint = McpEndpoint(server)
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     headers = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "ping"}
-    async with serving(endpoint) as url, httpx.AsyncClient(headers=headers, timeout=30) as client:
+    async with serving(endpoint) as url, httpx2.AsyncClient(headers=headers, timeout=30) as client:
         sent = asyncio.create_task(client.post(f"{url}/mcp", json=request(1, "ping", _meta=meta)))
         await eventually(lambda: bool(server.connections))
         await endpoint.close(0.0)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
@@ -40,7 +40,7 @@ async def test_idle_clients_are_bounded_and_closed_in_time(monkeypatch: pytest.M
         tasks.append(asyncio.ensure_future(work))
 
     monkeypatch.setattr(module, "MAX_IDLE", 2)
-    pool = ClientPool(httpx, None, begin)
+    pool = ClientPool(None, begin)
     one, two, three = clients = [pool.take() for _ in range(3)]
     for client in clients:
         pool.give_back(client)
@@ -62,7 +62,7 @@ async def test_idle_clients_are_bounded_and_closed_in_time(monkeypatch: pytest.M
 
 
 class SlowClient:
-    """Closes in two turns of the loop, and only once, as httpx does."""
+    """Closes in two turns of the loop, and only once, as httpx2 does."""
 
     def __init__(self, **options: Any) -> None:
         self.is_begun = self.is_closed = False
@@ -78,8 +78,8 @@ class SlowClient:
 @rows("turns", range(5))
 async def test_closing_that_is_cancelled_goes_on(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transport that is aborted while it closes would leave its connections open."""
-    monkeypatch.setattr(httpx, "AsyncClient", SlowClient)
-    pool = ClientPool(httpx, None, lambda work: None)
+    monkeypatch.setattr(httpx2, "AsyncClient", SlowClient)
+    pool = ClientPool(None, lambda work: None)
     client = pool.take()
     closing = asyncio.ensure_future(pool.close())
     for _ in range(turns):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from jsonrpc_fast.cli.main import main
@@ -86,7 +86,7 @@ def test_a_process_without_a_standard_stream(descriptor: str, port: int, templat
         assert process.wait(SECONDS) == -signal.SIGTERM
 
 
-def begin(client: httpx.Client) -> None:
+def begin(client: httpx2.Client) -> None:
     answer = client.post("/mcp", json=initialize())
     assert answer.status_code == 200
     client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
@@ -96,7 +96,7 @@ def begin(client: httpx.Client) -> None:
 def test_a_signal_lets_calls_finish_and_ends_streams(
     program: subprocess.Popen[bytes], port: int, name: str, status: int
 ) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
         begin(client)
         with client.stream("GET", "/mcp") as listening, client.stream("POST", "/mcp", json=call(1, "wait")) as waiting:
             chunks = waiting.iter_bytes()
@@ -109,7 +109,7 @@ def test_a_signal_lets_calls_finish_and_ends_streams(
 
 @pytest.mark.ci
 def test_the_command_serves_templates(command: subprocess.Popen[bytes], port: int) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
         assert client.post("/mcp", json=initialize()).status_code == 421
         client.headers["host"] = "example.org"
         begin(client)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache, partial
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 pytest.importorskip("jwt", reason="the extra `mcp-auth` is not installed")
@@ -77,19 +77,21 @@ class Issuer:
         client: A client that reaches it.
     """
 
-    def __init__(self, *keys: Any, answer: Callable[[httpx.Request], Awaitable[httpx.Response]] | None = None) -> None:
+    def __init__(
+        self, *keys: Any, answer: Callable[[httpx2.Request], Awaitable[httpx2.Response]] | None = None
+    ) -> None:
         self.keys = list(keys)
-        self.requests: list[httpx.Request] = []
-        self.client = httpx.AsyncClient(transport=httpx.MockTransport(self.serve))
+        self.requests: list[httpx2.Request] = []
+        self.client = httpx2.AsyncClient(transport=httpx2.MockTransport(self.serve))
         self.answer = answer or self.send_keys
 
-    async def serve(self, request: httpx.Request) -> httpx.Response:
+    async def serve(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         return await self.answer(request)
 
-    async def send_keys(self, request: httpx.Request) -> httpx.Response:
+    async def send_keys(self, request: httpx2.Request) -> httpx2.Response:
         await asyncio.sleep(0)
-        return httpx.Response(200, json={"keys": self.keys})
+        return httpx2.Response(200, json={"keys": self.keys})
 
     def verifier(self, **options: Any) -> JwtVerifier:
         given = {"jwks_url": JWKS, "issuer": ISSUER, "audience": AUDIENCE, "http_client": self.client, **options}
@@ -224,48 +226,48 @@ async def test_a_new_key_is_found_but_unknown_ones_are_asked_for_rarely() -> Non
     assert len(issuer.requests) == 2
 
 
-async def dead(request: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("refused")
+async def dead(request: httpx2.Request) -> httpx2.Response:
+    raise httpx2.ConnectError("refused")
 
 
-async def silent(request: httpx.Request) -> httpx.Response:
+async def silent(request: httpx2.Request) -> httpx2.Response:
     await asyncio.get_running_loop().create_future()
     raise AssertionError
 
 
-async def endless(request: httpx.Request) -> httpx.Response:
+async def endless(request: httpx2.Request) -> httpx2.Response:
     async def parts() -> AsyncIterator[bytes]:
         yield b'{"keys": ['
         while True:
             yield b"{}," * 1000
 
-    return httpx.Response(200, content=parts())
+    return httpx2.Response(200, content=parts())
 
 
-async def dripping(request: httpx.Request) -> httpx.Response:
+async def dripping(request: httpx2.Request) -> httpx2.Response:
     async def parts() -> AsyncIterator[bytes]:
         while True:
             yield b" "
             await virtual_sleep(1)
 
-    return httpx.Response(200, content=parts())
+    return httpx2.Response(200, content=parts())
 
 
-async def swelling(request: httpx.Request) -> httpx.Response:
+async def swelling(request: httpx2.Request) -> httpx2.Response:
     """Send 64 MiB, compressed to a thousandth."""
 
     async def parts() -> AsyncIterator[bytes]:
         yield BOMB
 
-    return httpx.Response(200, content=parts(), headers={"content-encoding": "gzip"})
+    return httpx2.Response(200, content=parts(), headers={"content-encoding": "gzip"})
 
 
 BOMB = gzip.compress(b" " * 2**26)
 
 
 def sending(status: int = 200, text: bytes = b"", **headers: str) -> Any:
-    async def send(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(status, content=text, headers=headers)
+    async def send(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, content=text, headers=headers)
 
     return send
 

@@ -148,9 +148,9 @@ async def use_skill(url: str) -> None:
 
 def follow(address: str) -> None:
     """Follow the redirect of the authorization server back to the client, as a browser would."""
-    import httpx
+    import httpx2
 
-    httpx.get(address, follow_redirects=True)
+    httpx2.get(address, follow_redirects=True)
 
 
 def browser(**options: Any) -> Any:
@@ -192,10 +192,10 @@ async def issuer_of(url: str) -> str:
     """Return the authorization server, which a real client knows in advance (RFC 9728)."""
     from urllib.parse import urlsplit
 
-    import httpx
+    import httpx2
 
     place = urlsplit(url)
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         origin = f"{place.scheme}://{place.netloc}"
         metadata = (await client.get(f"{origin}/.well-known/oauth-protected-resource{place.path}")).json()
     return str(metadata["authorization_servers"][0])
@@ -203,7 +203,7 @@ async def issuer_of(url: str) -> str:
 
 async def authorize_with_identity(url: str) -> None:
     """Exchange the identity token of the company's provider for an assertion, and that for an access token."""
-    import httpx
+    import httpx2
 
     from jsonrpc_fast.mcp.client import oauth
 
@@ -217,7 +217,7 @@ async def authorize_with_identity(url: str) -> None:
             "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
             "client_id": CONTEXT["idp_client_id"],
         }
-        async with httpx.AsyncClient() as client:
+        async with httpx2.AsyncClient() as client:
             answer = await client.post(CONTEXT["idp_token_endpoint"], data=data)
         return str(answer.json()["access_token"])
 
