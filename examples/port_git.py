@@ -15,7 +15,7 @@ import git
 import msgspec
 from gitdb.exc import ODBError  # type: ignore[import-untyped]
 
-from jsonrpc_fast.mcp.server import Server, ToolAnnotations, ToolError
+from jsonrpc_fast.mcp.server import Server, ToolAnnotations, ToolError, UnsafePart, safe_join
 
 Context = Annotated[int, msgspec.Meta(description="How many lines of context to show.")]
 Moment = Annotated[str | None, msgspec.Meta(description="An ISO date, or what git reads, such as '2 weeks ago'.")]
@@ -123,11 +123,9 @@ def git_add(repo_path: str, files: Annotated[list[str], msgspec.Meta(min_length=
     root = Path(repo.working_dir).resolve()
     for file in files:
         try:
-            is_inside = (root / file).resolve().is_relative_to(root)
-        except (OSError, RuntimeError):
-            raise ToolError(f"Invalid path: '{file}'") from None
-        if not is_inside:
-            raise ToolError(f"Path '{file}' is outside the repository '{root}'")
+            safe_join(root, file)
+        except UnsafePart:
+            raise ToolError(f"Path '{file}' is outside the repository '{root}'") from None
 
     def staged() -> str:
         return str(repo.git.ls_files("--stage", "--", *files))

@@ -4,14 +4,19 @@ Rules:
   - A URI is valid by RFC 3986, with any scheme. A `resource://` URI must name a provider, its host.
   - An unsafe part of a URI could make a path leave its folder: `..` as a segment, encoded or not, NUL, an absolute
     path, bytes that are not UTF-8. It reaches a function only if the registration allows unsafe parts.
+  - Parts are judged together, because functions join them: `"/".join(["", "etc"])` is absolute, and `.` and `.` are
+    `..` when they meet. Below a folder, in whatever order they are joined, with `/`, with nothing or with the text of
+    the template between them, they lead to a place in that folder.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -82,32 +87,83 @@ RESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
+_QUERY: Final = re.compile(r"[?#]")
 
 
 class UnsafePart(ValueError):
-    """A part of a URI is unsafe.
+    """A part of a URI or of a path is unsafe: it could lead out of a folder. The text says why, without the part.
 
-    Attributes:
-        name: The expression of the template that the part belongs to.
+    A resource function that raises it has no such resource; a tool that raises it fails with this text.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the part {name} of the URI is unsafe")
-        self.name: str = name
 
+def unsafe_reason(parts: Sequence[str]) -> str | None:
+    """Return why decoded parts of a URI are unsafe, for people; None if they are not. The reason does not show them.
 
-def is_unsafe_part(value: str) -> bool:
-    """Return whether a decoded part of a URI is unsafe, with `/` and `\\` as separators."""
-    # Checked on every system: a server may pass a Windows path on to another system.
-    is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
-    return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
+    Args:
+        parts: All parts that a function gets. `/` and `\\` are separators in them, on every system: a server may pass
+            a Windows path on to another system.
+    """
+    are_joined = len(parts) > 1
+    for part in parts:
+        if "\0" in part:
+            return "it has a NUL"
+        if has_surrogates(part):
+            return "it is not UTF-8"
+        if part.startswith(("/", "\\")) or _DRIVE.match(part) is not None:
+            return "it is an absolute path"
+        segments = _SEPARATORS.split(part)
+        if ".." in segments:
+            return "it has the segment .."
+        if not are_joined:
+            continue
+        if not part:
+            return "a part is empty: joined to the next one it would be an absolute path"
+        # At the joint they could become `..`, or the drive of a Windows path.
+        if "." in segments or part.startswith(":"):
+            return "joined to another part it could leave the folder"
+    return None
 
 
 def is_unsafe_uri(uri: str) -> bool:
-    """Return whether a whole URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
+    """Return whether the path of a whole URI could leave a folder.
+
+    It has `..` as a segment, an empty segment that is not the last one, a drive, a NUL, or bytes that are not UTF-8:
+    whoever takes the text after some prefix of the URI could get an absolute path.
+    """
+    path = unquote(_QUERY.split(uri, 1)[0].partition("://")[2], errors="surrogateescape")
+    segments = _SEPARATORS.split(path)
+    # The host, and of `file:///` none, comes first.
+    return _climbs(uri) or "" in segments[1:-1] or any(map(_DRIVE.match, segments[1:]))
+
+
+def _climbs(uri: str) -> bool:
+    """Whether a URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
     # Decoded once, as servers do, so `%252e` is a name with a percent sign.
     text = unquote(uri, errors="surrogateescape")
     return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
+
+
+def safe_join(root: str | os.PathLike[str], *parts: str) -> Path:
+    """Return the path of these parts in a folder: for functions that open a file that a client or a model names.
+
+    Links are followed, so it is the path of the file itself. The file need not exist.
+
+    Args:
+        root: The folder.
+        parts: The parts, which may have separators in them. What they contain does not matter, only where they lead.
+
+    Raises:
+        UnsafePart: The path is not in the folder, or is no path.
+    """
+    try:
+        folder = Path(root).resolve()
+        path = folder.joinpath(*parts).resolve()
+    except (OSError, RuntimeError, ValueError):  # a ring of links, a name that is too long, a NUL
+        raise UnsafePart("this is no path in the folder") from None
+    if not path.is_relative_to(folder):
+        raise UnsafePart("the path leads out of the folder")
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +327,18 @@ class UriTemplate:
         ValueError: This is not a template, it names a variable twice, or nothing separates two of its expressions.
     """
 
-    __slots__ = ("_parts", "names", "template", "unsafe_parts")
+    __slots__ = ("_has_folder", "_parts", "names", "template", "unsafe_parts")
 
     def __init__(self, template: str, *, unsafe_parts: bool = False) -> None:
         self.template: str = template
         self.unsafe_parts: bool = unsafe_parts
         self._parts: list[str | Expression] = [part for part in template_parts(template) if part != ""]
         expressions = [part for part in self._parts if isinstance(part, Expression)]
+        # Whether text with a separator follows a part.
+        self._has_folder: bool = any(
+            isinstance(first, Expression) and isinstance(second, str) and second.startswith("/")
+            for first, second in zip(self._parts, self._parts[1:])  # noqa: B905  # pairs
+        )
         variables = [variable for expression in expressions for variable in expression.variables]
         self.names: tuple[str, ...] = tuple(variable.name for variable in variables)
         # RFC 6570 allows this, but matching would have to compare the two values.
@@ -320,11 +381,19 @@ class UriTemplate:
         if start != len(uri):
             return None
         # Checked after the match: a template must not refuse a URI that another template serves.
-        if not self.unsafe_parts:
-            for name, value in values.items():
-                if any(map(is_unsafe_part, _texts_of(value))):
-                    raise UnsafePart(name)
+        if not self.unsafe_parts and (reason := self._unsafe_reason(uri, values)) is not None:
+            raise UnsafePart(f"a part of the URI is unsafe: {reason}")
         return values
+
+    def _unsafe_reason(self, uri: str, values: Mapping[str, Any]) -> str | None:
+        parts = [text for value in values.values() for text in _texts_of(value)]
+        reason = unsafe_reason(parts)
+        if reason is not None:
+            return reason
+        # Functions write the text of the template again: `f"{folder}/index.html"`, `f".{name}"`.
+        if parts == [""] and self._has_folder:
+            return "a part is empty: joined to the next one it would be an absolute path"
+        return "it has the segment .." if parts and _climbs(uri) else None
 
     def _end(self, uri: str, start: int, index: int) -> int:
         """Return where the expansion of an expression ends: where the next part begins; -1 if that does not occur."""

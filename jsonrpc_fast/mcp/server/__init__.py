@@ -23,6 +23,7 @@ from ..protocol.definitions import (
     Tool,
     ToolAnnotations,
 )
+from ..protocol.uris import UnsafePart, safe_join
 from .functions.providers import Provider
 from .methods import Middleware
 from .request.context import Context
@@ -65,6 +66,8 @@ __all__ = [
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "UnsafePart",
     "UserMessage",
     "WholeResult",
+    "safe_join",
 ]

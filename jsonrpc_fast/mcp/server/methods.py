@@ -372,7 +372,7 @@ class Methods:
         value: Any = None
         registered: Registered[Resource] | Registered[ResourceTemplate] | None = self._registry.resources.get(uri)
         if registered is not None:
-            value = await _awaited(registered.function.call({}, context))
+            value = await _read_by(registered, {}, uri, context)
         else:
             # Providers come before templates: a template such as `{+path}` would match everything.
             for provider, _ in self._providers("resources", uri):
@@ -391,7 +391,7 @@ class Methods:
                         converted = template.function.convert(parts, strict=False)
                     except Misfit:
                         continue  # there is no such resource
-                    value = await _awaited(template.function.call(converted, context))
+                    value = await _read_by(template, converted, uri, context)
         if value is None:
             unknown = not_found(uri, context.revision)
             raise UnknownName(unknown.code, unknown.message, unknown.data)
@@ -428,9 +428,10 @@ class Methods:
                 if found is not None:
                     return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
             raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
-        # A part that `resources/read` would refuse must not reach the completer either.
-        if not registered.allows([typed, *others.values()]):
-            raise invalid_params("a part of the URI is unsafe")
+        # Parts that `resources/read` would refuse must not reach the completer either. Typing begins with an empty one.
+        given = [*others.values(), typed] if typed else [*others.values()]
+        if (reason := registered.unsafe_reason(given)) is not None:
+            raise invalid_params(f"a part of the URI is unsafe: {reason}")
         if name not in registered.function.parameters:
             raise invalid_params("argument/name is unknown")
         completer = registered.completers.get(name, ())
@@ -500,7 +501,7 @@ def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str,
     # The function chose this error for the client, so it is not a failure of the tool.
     if isinstance(error, RpcError):
         raise error
-    if isinstance(error, ToolError):
+    if isinstance(error, (ToolError, UnsafePart)):
         return error_result(str(error))
     name = tool.checked.tool.name
     _logger.error("tool %s failed, request %s", name, ascii(id)[:_LOGGED_ID_CHARACTERS], exc_info=error)
@@ -518,6 +519,20 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
     # It belongs to the protocol and is not a parameter of the function: `Context.meta` has it.
     given.pop("_meta", None)
     return to_json(await _awaited(function.call(_converted(function, given), context)))
+
+
+async def _read_by(
+    registered: Registered[Resource] | Registered[ResourceTemplate], parts: dict[str, Any], uri: str, context: Context
+) -> Any:
+    """Call the function of a resource.
+
+    Raises:
+        RpcError: There is no such resource, because its path would leave a folder: see `safe_join`.
+    """
+    try:
+        return await _awaited(registered.function.call(parts, context))
+    except UnsafePart as error:
+        raise not_found(uri, context.revision) from error
 
 
 async def _awaited(value: Any) -> Any:

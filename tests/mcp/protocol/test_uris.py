@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import ntpath
+import posixpath
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -14,7 +17,9 @@ from jsonrpc_fast.mcp.protocol.uris import (
     UriTemplate,
     blob_contents,
     check_uri,
+    is_unsafe_uri,
     not_found,
+    safe_join,
     text_contents,
     uri_faults,
 )
@@ -257,9 +262,8 @@ def test_matching_takes_time_in_proportion_to_the_uri() -> None:
 )
 def test_an_unsafe_part_is_refused_unless_it_is_allowed(part: str, value: str) -> None:
     for template, uri in (("notes://{id}", f"notes://{part}"), ("x:{a}/{id}.txt", f"x:b/{part}.txt")):
-        with pytest.raises(UnsafePart) as caught:
+        with pytest.raises(UnsafePart, match="a part of the URI is unsafe: "):
             UriTemplate(template).match(uri)
-        assert caught.value.name == "id"
         matched = UriTemplate(template, unsafe_parts=True).match(uri)
         assert matched is not None
         assert matched["id"] == value
@@ -268,6 +272,145 @@ def test_an_unsafe_part_is_refused_unless_it_is_allowed(part: str, value: str) -
 @rows("part", ["a..b", "...", "1.0..2.0", "a%2Fb", "%252e%252e%252f", ".", "", "caf%C3%A9", "12%3A30"])
 def test_a_safe_part(part: str) -> None:
     assert UriTemplate("notes://{id}").match(f"notes://{part}") is not None
+
+
+@rows(
+    ("template", "uri"),
+    [
+        ("docs://files{/path*}", "docs://files//etc/passwd"),
+        ("docs://files{/path*}", "docs://files/a//etc"),
+        ("docs://files{/path*}", "docs://files/%2Fetc/passwd"),
+        ("docs://files{/path*}", "docs://files/./etc"),
+        ("docs://files{/path*}", "docs://files/%2E/%2e"),
+        ("docs://files/{path*}", "docs://files/,etc,passwd"),
+        ("docs://files/{path*}", "docs://files/=,a=b"),
+        ("docs://files{?path*}", "docs://files?path=&path=etc"),
+        ("docs://files{?x,y}", "docs://files?x=&y=etc"),
+        ("docs://files{;x,y}", "docs://files;x;y=etc"),
+        ("docs://files{/x,y}", "docs://files//etc"),
+        ("docs://files{.x,y}", "docs://files..etc"),
+        ("docs://files/{x}/{y}", "docs://files//etc"),
+        ("docs://files/{x}/{y}", "docs://files/a%2F./.%2Fb"),
+        ("docs://files/{x}/{y}", "docs://files/C/%3A%5Cb"),
+        ("docs://files/{x}/index.html", "docs://files//index.html"),
+        ("docs://files/{x}.{y}", "docs://files/.."),
+        ("docs://files/.{x}/secret", "docs://files/../secret"),
+        ("docs://files{+x}.", "docs://filesa/.."),
+    ],
+)
+def test_parts_that_leave_a_folder_together_are_refused(template: str, uri: str) -> None:
+    with pytest.raises(UnsafePart, match="a part of the URI is unsafe: "):
+        UriTemplate(template).match(uri)
+    assert UriTemplate(template, unsafe_parts=True).match(uri) is not None
+
+
+_TEMPLATES = [
+    *(f"a://b{{{operator}x*}}" for operator in ("", "+", "#", ".", "/", ";", "?", "&")),
+    *(f"a://b{{{operator}x,y}}" for operator in ("", "+", "#", ".", "/", ";", "?", "&")),
+    "a://b/{x}/{y}", "a://b/{x}.{y}", "a://b/.{x}/{+y}", "a://b/{+x}/c{/y*}", "a://b/{x}{?y*}", "a://b/{x}/c",
+]  # fmt: skip
+_PIECES = st.sampled_from([".", "..", "/", "%2F", "%2e", "%5C", ",", "=", "&", ";", "x=", "y=", "a", "C", ":", "%3A"])
+
+
+@given(st.sampled_from(_TEMPLATES), st.lists(_PIECES, max_size=8).map("".join))
+def test_whatever_is_accepted_stays_in_its_folder(template: str, end: str) -> None:
+    before, expression = template[: (start := template.index("{"))], template[start + 1]
+    for uri in (f"{before}{end}", f"{before}{expression}{end}"):
+        try:
+            values = UriTemplate(template).match(uri)
+        except UnsafePart:
+            continue
+        parts: list[str] = []
+        for value in (values or {}).values():
+            parts += [*value, *value.values()] if isinstance(value, dict) else [value] if type(value) is str else value
+        if not parts:
+            continue
+        for first, second in {(parts[0], parts[-1]), (parts[-1], parts[0])} if len(parts) > 1 else ():
+            assert _stays(f"{first}/{second}", uri)
+            assert _stays(f"{first}{second}", uri)
+            assert _stays(f"{first}.{second}", uri)
+        assert _stays("/".join(parts), uri)
+        assert _stays("".join(parts), uri)
+        for system, root in ((posixpath, "/srv/docs"), (ntpath, "D:\\srv\\docs")):
+            assert _is_in(system, root, system.join(root, *parts)), uri
+        assert _is_in(posixpath, "/srv/docs", str(PurePosixPath("/srv/docs", *parts))), uri
+        assert _is_in(ntpath, "D:\\srv\\docs", str(PureWindowsPath("D:\\srv\\docs", *parts))), uri
+        assert safe_join("/srv/docs", *parts).is_relative_to("/srv/docs")
+
+
+def _stays(path: str, uri: str) -> bool:
+    """Whether a relative path, as a function makes it from parts, stays in its folder, on both systems."""
+    return all(
+        _is_in(system, root, system.join(root, path)) for system, root in ((posixpath, "/r/s"), (ntpath, "D:\\r\\s"))
+    )
+
+
+def _is_in(system: ModuleType, root: str, path: str) -> bool:
+    found: str = system.normpath(path)
+    # `ntpath` takes `.:` for a drive, too, which Windows does not have.
+    if not system.splitdrive(found)[0][:1].isalpha() and system is ntpath:
+        return True
+    return found == root or found.startswith(root + system.sep)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "folder-2").mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    (folder / "ring").symlink_to(folder / "ring")
+    return tmp_path
+
+
+@rows(
+    ("parts", "path"),
+    [
+        ((), ""),
+        (("a.txt",), "a.txt"),
+        (("a", "b/c"), "a/b/c"),
+        (("", "a"), "a"),
+        (("a/../b",), "b"),
+        (("missing", "x"), "missing/x"),
+        (("..",), None),
+        (("a", "../../x"), None),
+        (("/etc/passwd",), None),
+        (("a", "/etc/passwd"), None),
+        (("../folder-2/x",), None),
+        (("out/x",), None),
+        (("a\0b",), None),
+        (("ring/x",), None),
+    ],
+)
+def test_safe_join(tree: Path, parts: tuple[str, ...], path: str | None) -> None:
+    folder = tree / "folder"
+    if path is None:
+        with pytest.raises(UnsafePart, match="folder"):
+            safe_join(folder, *parts)
+    else:
+        assert safe_join(folder, *parts) == folder.resolve() / path
+        assert safe_join(str(folder), *parts) == folder.resolve() / path
+
+
+@rows(
+    ("uri", "is_unsafe"),
+    [
+        ("docs://files/a/b.txt", False),
+        ("docs://files/a/", False),
+        ("file:///etc/hosts", False),
+        ("mem:note", False),
+        ("docs://files/a?next=http://b//c", False),
+        ("docs://files//etc/passwd", True),
+        ("docs://files/%2Fetc/passwd", True),
+        ("docs://files/a//b", True),
+        ("docs://files/a/%5Cb", True),
+        ("docs://files/C:/b", True),
+        ("docs://files/a/../b", True),
+        ("docs://files/a%00", True),
+    ],
+)
+def test_a_provider_gets_no_uri_whose_path_leaves_a_folder(uri: str, is_unsafe: bool) -> None:
+    assert is_unsafe_uri(uri) is is_unsafe
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=2, max_size=2))

@@ -331,8 +331,9 @@ class Decorators(Registry):
             complete: Only for a template; by part: its possible values, or a function that returns them. The function
                 takes the typed text and the other parts.
             unsafe_parts: Only for a template: whether the function gets unsafe parts: `..` as a segment, NUL, an
-                absolute path, bytes that are not UTF-8 (as surrogates, see `os.fsdecode`). If False, a URI with an
-                unsafe part is not found, even if another template matches.
+                absolute path, bytes that are not UTF-8 (as surrogates, see `os.fsdecode`), and beside another part one
+                that is empty or has `.` as a segment. If False, a URI with an unsafe part is not found, even if another
+                template matches. `safe_join` makes a path of any parts.
             size: Only for a single resource: its size in bytes.
             annotations: The intended audience and the importance.
             icons: Icons for user interfaces (2025-11-25 and later).

@@ -52,7 +52,7 @@ class Provider:
         kinds: Those of "tools", "prompts" and "resources" that it has or may have later. The server declares them to
             clients that connect.
         unsafe_uris: Whether `read_resource` may be called with URIs that have `..` as a segment, NUL, or bytes that are
-            not UTF-8.
+            not UTF-8, or whose path has an empty segment before another one, or a drive.
     """
 
     kinds: Collection[str] = get_args(FeatureKind)

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
@@ -25,7 +25,7 @@ from ...protocol.definitions import Definition, Prompt, Resource, ResourceTempla
 from ...protocol.meta import LIST_METHODS, TASKS_EXTENSION, FeatureKind
 from ...protocol.naming import Prefixes
 from ...protocol.records import EmptyObject
-from ...protocol.uris import UriTemplate, is_unsafe_part
+from ...protocol.uris import UriTemplate, unsafe_reason
 from ..request.tasks import TaskStart, TaskSupport
 from ..values.tools import CheckedTool
 from .functions import RegisteredFunction
@@ -88,9 +88,9 @@ class Registered(Generic[D]):
     uris: UriTemplate | None = None
     """The URIs of a resource template."""
 
-    def allows(self, parts: Iterable[str]) -> bool:
-        """Return whether the function may get these values: see `UriTemplate.unsafe_parts`."""
-        return self.uris is None or self.uris.unsafe_parts or not any(map(is_unsafe_part, parts))
+    def unsafe_reason(self, parts: Sequence[str]) -> str | None:
+        """Return why the function may not get these values; None if it may: see `UriTemplate.unsafe_parts`."""
+        return None if self.uris is None or self.uris.unsafe_parts else unsafe_reason(parts)
 
 
 class Registry:

@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ pytest.importorskip("mcp_types", reason="the MCP SDK is not installed")
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from pydantic import BaseModel
 
+from jsonrpc_fast.mcp.protocol.uris import safe_join
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.functions.providers import Provider
 from jsonrpc_fast.mcp.server.request.context import Context
@@ -350,21 +352,21 @@ async def test_invalid_results_of_providers_and_completers() -> None:
             assert await client.error("completion/complete", params) == failed
 
 
-UNSAFE = [
-    "..",
-    "%2e%2e",
-    "..%2fetc",
-    "a%2F..%2F..%2Fb",
-    "..%5Ca",
-    "a%00",
-    "%ff",
-    "%c0%af",
-    "%2Fetc%2Fpasswd",
-    "c%3a%5Ca",
-]
+UNSAFE = {
+    "..": (dots := "it has the segment .."),
+    "%2e%2e": dots,
+    "..%2fetc": dots,
+    "a%2F..%2F..%2Fb": dots,
+    "..%5Ca": dots,
+    "a%00": "it has a NUL",
+    "%ff": "it is not UTF-8",
+    "%c0%af": "it is not UTF-8",
+    "%2Fetc%2Fpasswd": (absolute := "it is an absolute path"),
+    "c%3a%5Ca": absolute,
+}
 
 
-@rows("part", UNSAFE)
+@rows("part", [*UNSAFE])
 async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
     server = Server("files", "1")
     seen: list[str] = []
@@ -395,7 +397,7 @@ async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
                 {"argument": {"name": "name", "value": ""}, "context": {"arguments": {"folder": typed}}},
             ):
                 error = await client.error("completion/complete", {"ref": ref, **given})
-                assert error == (-32602, "a part of the URI is unsafe", None)
+                assert error[:2] == (-32602, f"a part of the URI is unsafe: {UNSAFE[part]}")
         assert seen == []
 
 
@@ -473,3 +475,25 @@ async def test_too_many_arguments() -> None:
             "argument/value has more than 65536 characters",
             None,
         )
+
+
+async def test_a_function_that_uses_safe_join_says_that_there_is_no_such_resource_or_why_a_tool_failed(
+    tmp_path: Path,
+) -> None:
+    server = Server("files", "1")
+    (tmp_path / "a.txt").write_text("inside")
+
+    @server.resource("docs://files/{+path}", unsafe_parts=True)
+    def resource(path: str) -> str:
+        return safe_join(tmp_path, path).read_text()
+
+    @server.tool()
+    def read(path: str) -> str:
+        return safe_join(tmp_path, path).read_text()
+
+    async with converse(server, "2025-11-25") as client:
+        assert (await client.result("resources/read", {"uri": "docs://files/a.txt"}))["contents"][0]["text"] == "inside"
+        uri = "docs://files//etc/passwd"
+        assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
+        result = await client.result("tools/call", {"name": "read", "arguments": {"path": "../x"}})
+        assert result == {"content": [{"type": "text", "text": "the path leads out of the folder"}], "isError": True}
