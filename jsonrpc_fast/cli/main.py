@@ -303,6 +303,22 @@ name. Each client has its own servers, which are started when they are needed.
 """
         + _SERVED_STATUS,
     ),
+    "install": _Command(
+        "add an MCP server to an editor or another host",
+        "--client NAME [options] SERVER.py [ARGUMENT ...]|--client NAME [options] -- COMMAND ...",
+        "words --client --name --env --project --yes",
+        """\
+Write the entry of an MCP server into the configuration of a host: Claude
+Desktop, Claude Code, Cursor, VS Code or the Gemini CLI. The change is shown
+first. The file that was there is kept beside the new one.
+
+exit status:
+  0    the entry is in the file
+  1    nothing was written, because nobody agreed
+  2    the command line is wrong, the server is not found, or the file cannot be
+       read as JSON or cannot be written
+""",
+    ),
     "info": _Command(
         "show versions, backend and profiles",
         "",
@@ -386,7 +402,7 @@ def _run(arguments: list[str]) -> int:
         argcomplete.autocomplete(parser)
     # Split here, because argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
-    if arguments[:1] and arguments[0] in _CONNECTING and "--" in arguments:
+    if arguments[:1] and arguments[0] in _WITH_PROGRAM and "--" in arguments:
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
@@ -527,7 +543,7 @@ _DEFAULTS: Final = {
     "allow_origin": None,
 }
 """The values of options that only some of the commands of a module have, for the others."""
-_CONNECTING: Final = (*_CALLING, "tap", "relay")
+_WITH_PROGRAM: Final = (*_CALLING, "tap", "relay", "install")
 _PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "words": {"nargs": "*", "metavar": "WORD", "help": argparse.SUPPRESS},
@@ -564,6 +580,15 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--methods": _flag("count the requests and notifications of each method"),
     "-q,--quiet": _flag("print no summaries, only faults"),
     "check:--json": _flag("print each fault and each summary as one JSON object"),
+    "--client": {
+        "required": True,
+        "metavar": "NAME",
+        "help": "claude (Claude Desktop), claude-code, cursor, vscode or gemini",
+    },
+    "install:--name": {"help": "the name of the server (default: that of its file or command)"},
+    "--env": _repeated("NAME=VALUE", "a variable for the server; may be repeated", []),
+    "--project": _flag("write the file of the project in this folder, instead of the user's"),
+    "--yes": _flag("write without asking"),
     "info:--json": _flag("print one JSON object"),
     "stats:--json": _flag("print one JSON object for each file"),
     "bench:--json": _flag("print one JSON object"),
