@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from .._version import __version__
 from ..framing.frames import FRAMINGS
@@ -237,8 +237,8 @@ exit status:
     ),
     "tap": _Command(
         "log the messages between a server and its client",
-        "[options] -- COMMAND ...|--http HOST:PORT [options] URL",
-        "--profile tap:--framing tap:url tap:--http --log --payloads --record",
+        "[options] -- COMMAND ...|--listen HOST:PORT [options] TARGET|--http HOST:PORT [options] URL",
+        "--profile tap:--framing tap:url --listen tap:--http --log --payloads --record",
         """\
 Run a stdio server and log the messages between it and its client. Put this
 command in front of the server's command in the client's configuration.
@@ -249,17 +249,20 @@ server), kind, method, id, size, response time and fault. Payloads are logged
 only with --payloads; --record keeps them. The server's standard error is not
 changed.
 
+With --listen, wait for connections, and connect each to the server at TARGET,
+which is tcp://HOST:PORT or unix:PATH.
+
 With --http, run an HTTP server that passes every request on to the server of
 the URL, and log the messages in the bodies and in the streams of events.
 
 exit status:
-  that of the server; 128 + N if signal N ended it; with --http: 0
+  that of the server; 128 + N if signal N ended it; with --listen, --http: 0
   2    the command line is wrong, the log cannot be opened, or an extra is not
        installed
-  3    the address of --http is in use, or cannot be listened on
+  3    the address of --listen or --http is in use, or cannot be listened on
   126  the server's command cannot be run
   127  the server's command is not found
-  130  interrupted, with --http
+  130  interrupted, with --listen or --http
 """,
     ),
     "serve": _Command(
@@ -427,6 +430,8 @@ def _run(arguments: list[str]) -> int:
     module = _MODULES.get(options.command, options.command)
     if options.command == "tap" and options.http is not None:
         module = "tap_http"
+    elif options.command == "tap" and options.listen is not None:
+        module = "tap_sockets"
     elif options.command == "stubs" and not program:
         from .stubs import is_file
 
@@ -438,6 +443,12 @@ def _run(arguments: list[str]) -> int:
 def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
     """Check that a command has both ends that it connects. Exit with a message otherwise."""
     error, name, url = options.parser.error, options.command, options.url
+    if name == "tap" and options.listen is not None:
+        if options.http is not None:
+            error("--listen and --http exclude each other")
+        if url is None or program:
+            error("--listen needs the TARGET of a server, and no command")
+        return
     if (name == "tap") == (options.http is None):
         http = "" if options.http is None else f" --http {options.http}"
         if url is not None and url.startswith(("http://", "https://")) and not program:
@@ -471,11 +482,23 @@ def _check_words(options: argparse.Namespace, program: list[str]) -> None:
         options.file = options.words.pop(0)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the command that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            # Loaded only for the message.
+            from difflib import get_close_matches
+
+            choices = [choice.strip("' ") for choice in found[2].split(",")]
+            if close := get_close_matches(found[1], choices, 1):
+                message += f"; did you mean {close[0]}?"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter  # the texts have their line breaks
-    parser = argparse.ArgumentParser(
-        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout
-    )
+    parser = _Parser(prog="jsonrpc-fast", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, (about, usage, options, text) in _COMMANDS.items():
@@ -550,7 +573,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "files": {"nargs": "*", "metavar": "FILE", "help": "a file to read; - or no file means standard input"},
     "gateway:file": {"metavar": "FILE", "help": "the file of servers"},
     "relay:url": {"nargs": "?", "metavar": "URL", "help": "the URL of a remote server"},
-    "tap:url": {"nargs": "?", "metavar": "URL", "help": "the URL of a server on HTTP; with --http"},
+    "tap:url": {"nargs": "?", "metavar": "URL", "help": "the address of a server; with --listen or --http"},
     "--profile": {
         "choices": PRESETS,
         "default": "jsonrpc",
@@ -605,6 +628,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "HOST:PORT",
         "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
     },
+    "--listen": {"metavar": "HOST:PORT", "help": "where to wait for connections; or unix:PATH"},
     "tap:--http": {"metavar": "HOST:PORT", "help": "where to receive the requests for the URL's server"},
     "relay:--http": {"metavar": "HOST:PORT", "help": "where to serve the command over HTTP, at the path /mcp"},
     "--allow-host": _repeated(

@@ -137,13 +137,13 @@ exit status:
 """
 TAP_STATUS = """
 exit status:
-  that of the server; 128 + N if signal N ended it; with --http: 0
+  that of the server; 128 + N if signal N ended it; with --listen, --http: 0
   2    the command line is wrong, the log cannot be opened, or an extra is not
        installed
-  3    the address of --http is in use, or cannot be listened on
+  3    the address of --listen or --http is in use, or cannot be listened on
   126  the server's command cannot be run
   127  the server's command is not found
-  130  interrupted, with --http
+  130  interrupted, with --listen or --http
 """
 SERVED_STATUS = """
 exit status:
@@ -215,6 +215,8 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["relay", "--max-processes", "0", "x"], "argument --max-processes: must be a whole number, 1 or more"),
         (["check", "--verbose"], "unrecognized arguments: --verbose"),
         (["encode"], "invalid choice: 'encode'"),
+        (["chek"], "did you mean check?"),
+        (["check", "--profile", "lenint"], "did you mean lenient?"),
         (["tap"], "jsonrpc-fast tap: error: missing command after --"),
         (["tap", "--"], "jsonrpc-fast tap: error: missing command after --"),
         (["tap", "cat"], "tap: error: missing -- before the command: jsonrpc-fast tap -- cat ..."),

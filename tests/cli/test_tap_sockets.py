@@ -1,0 +1,108 @@
+"""`tap --listen` between real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.recordings import read_recording
+from jsonrpc_fast.session import Session, serving
+from jsonrpc_fast.transports import TcpServer, UnixClient
+
+from ..support.command_line import environment
+from ..support.tables import rows
+from ..support.waiting import eventually
+
+LINE = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d (.*?)(?: [\d.]+ ms)?$")
+
+
+@asynccontextmanager
+async def tapped(folder: Path, target: str) -> AsyncIterator[tuple[Path, asyncio.subprocess.Process]]:
+    """Run a tap in front of a server, and yield its socket."""
+    path = folder / "tap"
+    options = ["--listen", f"unix:{path}", "--log", str(folder / "log"), "--record", str(folder / "record")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "jsonrpc_fast", "tap", *options, target, env=environment()
+    )
+    try:
+        await eventually(path.exists)
+        yield path, process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), 20)
+
+
+def log_of(folder: Path) -> list[str]:
+    lines = (folder / "log").read_text().splitlines()
+    return [found[1] for line in lines if (found := LINE.match(line))]
+
+
+@pytest.mark.ci
+async def test_a_conversation_is_passed_on_and_logged(tmp_path: Path) -> None:
+    server = TcpServer(serving({"add": lambda a, b: a + b}), "127.0.0.1", 0)
+    await server.start()
+    async with tapped(tmp_path, f"tcp://127.0.0.1:{server.address[1]}") as (path, process):
+        for number in (1, 2):  # two connections
+            async with Session(UnixClient(str(path)), timeout=20) as client:
+                assert await client.call("add", [number, 2]) == number + 2
+    await server.close(0)
+    assert process.returncode == 0
+    assert [line for line in log_of(tmp_path) if "goodbye" not in line] == [
+        "-> request add id=1 54 B",
+        "<- result add id=1 35 B",
+        "-> request add id=1 54 B",
+        "<- result add id=1 35 B",
+        "-- the tap ended; requests without a response: 0",
+    ]
+    with open(tmp_path / "record", "rb") as file:
+        calls = [line for line in read_recording(file) if line.message is not None and b'"add"' in bytes(line.message)]
+    assert [line.connection for line in calls] == [1, 2]
+
+
+@pytest.mark.ci
+async def test_an_end_is_passed_on_and_what_breaks_is_told(tmp_path: Path) -> None:
+    async def answer_after_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = await reader.read()
+        writer.write(data * 1000)
+        writer.close()
+
+    server = await asyncio.start_server(answer_after_the_end, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with tapped(tmp_path, f"tcp://127.0.0.1:{port}") as (path, _):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"x" * 1000)
+        writer.write_eof()
+        async with asyncio.timeout(20):
+            assert await reader.read() == b"x" * 1_000_000
+        writer.close()
+        server.close()
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+    assert any("the server cannot be reached: " in line for line in log_of(tmp_path))
+
+
+@rows(
+    ("arguments", "status", "said"),
+    [
+        (["--listen", "x:1", "--", "program"], 2, "--listen needs the TARGET"),
+        (["--listen", "1", "--http", "2", "tcp://h:1"], 2, "exclude each other"),
+        (["--listen", "1"], 2, "--listen needs the TARGET"),
+        (["--listen", "0", "http://h"], 2, "is not tcp://HOST:PORT or unix:PATH"),
+        (["--listen", "x", "tcp://h:1"], 2, "must be HOST:PORT"),
+        (["--listen", "unix:/nonexistent/folder/socket", "tcp://h:1"], 3, "cannot listen on"),
+    ],
+)
+def test_usage(arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tap", *arguments]) == status
+    assert said in capsys.readouterr().err
