@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Final, Self
 
@@ -20,14 +21,14 @@ from nats.js.errors import NotFoundError
 
 from ..._checks import check_count, check_seconds, check_type
 from ..._logs import logger_of
-from ...codec import Error, Request, Response, decode, encode
+from ...codec import Error, ParseError, Request, Response, decode, encode
 from ...codec._json import Default
 from ...codec.encoders import profile_for
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
-from ...hooks import Hooks, trace_in
+from ...hooks import FoundHooks, Hooks, Outcome, trace_in
 from ...profile import JSONRPC, Profile
-from ...types import CANCEL_SECONDS
+from ...types import CANCEL_SECONDS, MessageId
 from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
@@ -36,6 +37,13 @@ REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 _BROKER_SECONDS: Final = 10.0
 """The longest time that a service waits for the broker when it stops."""
 
+_CHECK_SECONDS: Final = 10.0
+"""The longest time between two looks at the consumer; shorter with shorter `ack_seconds`."""
+
+_MAX_DOUBLINGS: Final = 4
+"""The delay before the next delivery is doubled this often, so that it is at most 16 times `ack_seconds`."""
+
+_UNSERVED_TEXT: Final = "the message was delivered too often without being served"
 _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
 
@@ -45,6 +53,9 @@ _MAX_READABLE: Final = 200
 _DIGEST_DIGITS: Final = 16  # 64 bits: two of a few thousand subjects do not share them
 
 _logger: Final = logger_of("nats")
+
+_served: ContextVar[list[bool]] = ContextVar("served")
+"""For each request and notification of the message that is being served: whether it has not to be served again."""
 
 
 class Service:
@@ -59,7 +70,14 @@ class Service:
         queue: The queue group.
         jetstream: Take the messages from the stream that has the subject. The services with the same queue and subject
             share a durable consumer, which the last one that starts sets to its `ack_seconds` and `max_handlers`.
-        ack_seconds: With JetStream, how long a function may take before the broker sends its message to another worker.
+        ack_seconds: With JetStream, how long a function may take before the broker sends its message to another worker,
+            and how long a notification waits that failed. Each further delivery waits twice as long as the one before,
+            up to 16 times `ack_seconds`.
+        max_deliveries: With JetStream, how often a message is delivered that ends its worker, or a notification that is
+            not served. After that it is a dead letter: the log has an error with its number in the stream. None: no
+            limit.
+        dead_letters: The subject to which dead letters are published, with the headers that they had. None: they stay
+            in the stream.
         timeout: Seconds for the functions of one message; None: no limit. After that they are cancelled, and the
             response is the error `SessionErrorCode.DEADLINE_EXCEEDED`.
         max_handlers: How many messages are served at a time.
@@ -84,6 +102,8 @@ class Service:
         queue: str = "jsonrpc",
         jetstream: JetStreamContext | None = None,
         ack_seconds: float = 30.0,
+        max_deliveries: int | None = 5,
+        dead_letters: str | None = None,
         timeout: float | None = None,
         max_handlers: int = 256,
         max_waiting: int = 4096,
@@ -98,6 +118,9 @@ class Service:
         check_name("queue", queue)
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("ack_seconds", ack_seconds, may_be_none=False)
+        check_count("max_deliveries", max_deliveries, 1)
+        if dead_letters is not None:
+            check_subject("dead_letters", dead_letters)
         check_seconds("timeout", timeout)
         check_count("max_handlers", max_handlers, 1, may_be_none=False)
         check_count("max_waiting", max_waiting, 0, may_be_none=False)
@@ -106,13 +129,18 @@ class Service:
         self._queue = queue
         self._jetstream = jetstream
         self._ack_seconds = ack_seconds
+        self._max_deliveries = max_deliveries
+        self._dead_letters = dead_letters
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        if jetstream is not None:
+            hooks = _Outcomes(hooks)
         self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
         self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = max_waiting
         self._profile = profile
         self._subscription: Any = None
+        self._watching: asyncio.Task[None] | None = None
         self._waiting: deque[Msg] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -132,6 +160,7 @@ class Service:
         """
         if self._jetstream is not None:
             self._subscription = await self._consume(self._jetstream)
+            self._watching = asyncio.get_running_loop().create_task(self._watch(self._jetstream))
         else:
             self._subscription = await self._connection.subscribe(self._subject, queue=self._queue, cb=self._receive)
         await confirm(self._connection)
@@ -145,7 +174,13 @@ class Service:
         name = consumer_name(self._queue, self._subject)
         # `max_ack_pending` bounds the work: the broker sends no more than this many messages without an
         # acknowledgement.
-        settings: Any = {"ack_wait": self._ack_seconds, "max_ack_pending": self._max_handlers}
+        settings: Any = {
+            "ack_wait": self._ack_seconds,
+            "backoff": [self._delay(number) for number in range(1, _MAX_DOUBLINGS + 2)][: self._max_deliveries],
+            "max_ack_pending": self._max_handlers,
+            # One more than the functions run: with the last one the worker learns of a message that ends workers.
+            "max_deliver": -1 if self._max_deliveries is None else self._max_deliveries + 1,
+        }
         try:
             found = (await jetstream.consumer_info(stream, name)).config
         except NotFoundError:
@@ -167,6 +202,50 @@ class Service:
             config=ConsumerConfig(**settings),
         )
 
+    def _delay(self, number: int) -> float:
+        """Return the seconds between the delivery of this number, from 1 on, and the next one."""
+        return self._ack_seconds * float(2 ** min(number - 1, _MAX_DOUBLINGS))
+
+    async def _watch(self, jetstream: JetStreamContext) -> None:
+        """Take up the consumer again if it is gone, or was made again by another worker.
+
+        nats-py makes subscriptions of core NATS again, but a consumer belongs to the broker: it can be deleted, and is
+        lost with a stream in memory.
+        """
+        said = ""  # what the log has said already
+        while True:
+            await asyncio.sleep(min(self._ack_seconds, _CHECK_SECONDS) or _CHECK_SECONDS)
+            old = self._subscription
+            found = ""
+            try:
+                info = await old.consumer_info()
+                if info.config.deliver_subject == old.subject:
+                    said = ""
+                    continue
+                found = "was made again"
+            except NotFoundError:
+                found = "is gone"
+            except (NatsError, TimeoutError) as error:
+                # Without a connection nothing can be known; nats-py reports that.
+                if not said and self._connection.is_connected:
+                    said = "the broker does not say whether the consumer of %s exists: %r"
+                    _logger.warning(said, self._subject, error)
+                continue
+            try:
+                self._subscription = await self._consume(jetstream)
+                await confirm(self._connection)
+            except (NatsError, ValueError, TimeoutError) as error:
+                text = "the consumer of %s %s, and cannot be taken up again: no messages arrive: %s"
+                if said != text:
+                    said = text
+                    why = "no stream has the subject" if isinstance(error, NotFoundError) else repr(error)
+                    _logger.error(text, self._subject, found, why)
+                continue
+            said = ""
+            _logger.warning("the consumer of %s %s: the service has taken it up again", self._subject, found)
+            with contextlib.suppress(NatsError):
+                await old.unsubscribe()
+
     async def stop(self, grace_seconds: float | None = 30.0) -> None:
         """Stop receiving, serve the messages that have arrived, and return when their responses are sent.
 
@@ -180,6 +259,10 @@ class Service:
         broker_seconds: Any = _BROKER_SECONDS  # nats-py declares an int
         if grace_seconds is not None:
             broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), _BROKER_SECONDS)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+            self._watching = None
         # First stop receiving; messages that have arrived are still served.
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
@@ -241,6 +324,10 @@ class Service:
             self._begin(self._waiting.popleft())
 
     async def _serve(self, message: Msg) -> None:
+        if self._jetstream is not None and await self._is_dead(message):
+            return
+        outcomes: list[bool] = []
+        _served.set(outcomes)
         dispatch = self._dispatch.continuing(trace_in(message.headers))
         response = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
         if not isinstance(response, bytes):
@@ -251,9 +338,31 @@ class Service:
         try:
             await self._respond(message, response)
         finally:
-            # Acknowledged even if the response cannot be sent: otherwise the functions would run again and again.
             if self._jetstream is not None:
-                await message.ack()
+                # Nobody learns of a notification that failed, or that no function serves: it is delivered again. After
+                # a response, acknowledged even if that cannot be sent: the functions would run again and again.
+                is_told = bool(response) and REPLY_HEADER in (message.headers or {})
+                if all(outcomes) and (outcomes or is_told):
+                    await message.ack()
+                else:
+                    await message.nak(self._delay(message.metadata.num_delivered))
+
+    async def _is_dead(self, message: Msg) -> bool:
+        """Return whether a message was delivered too often, and make it a dead letter."""
+        found, limit = message.metadata, self._max_deliveries
+        if limit is None or found.num_delivered <= limit:
+            return False
+        place = f"message {found.sequence.stream} of the stream {found.stream!r} ({message.subject})"
+        if self._dead_letters is None:
+            # Without an acknowledgement it stays in the stream. This was its last delivery.
+            _logger.error("%s was delivered %d times and not served: it stays in the stream", place, limit)
+        else:
+            await self._connection.publish(self._dead_letters, message.data, headers=message.headers)
+            await confirm(self._connection)
+            await message.ack()
+            _logger.error("%s was delivered %d times and not served: a dead letter", place, limit)
+        await self._respond(message, self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _UNSERVED_TEXT))
+        return True
 
     def _refusal(self, data: bytes, code: int, text: str) -> bytes:
         """Return the error responses that refuse all requests of a message."""
@@ -281,6 +390,37 @@ class Service:
             await self._connection.publish(subject, response)
         except BadSubjectError:  # at debug level, because any client can cause it
             _logger.debug("a response is dropped: its subject is invalid, is too long or belongs to the broker")
+
+
+class _Outcomes:
+    """Hooks that note in `_served` how each request of a message ended, around those of the user.
+
+    Args:
+        hooks: Those of the user.
+    """
+
+    def __init__(self, hooks: Hooks | None) -> None:
+        self._hooks = hooks
+        self._found = FoundHooks(hooks)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._hooks, name)
+
+    def fault(self, error: BaseException, method: str | None, id: MessageId) -> None:
+        found = self._found
+        if method is not None:
+            found.handler_fault(error, method, id)
+        else:
+            (found.peer_fault if isinstance(error, ParseError) else found.fault)(error)
+
+    def request_served(
+        self, trace: Any, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
+    ) -> None:
+        _served.get().append(id is not None or outcome is Outcome.RESULT)
+        if self._found.request_served is not None:
+            self._found.request_served(trace, id, method, outcome, code, seconds)
 
 
 def consumer_name(queue: str, subject: str) -> str:

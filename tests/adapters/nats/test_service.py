@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import re
 import signal
@@ -17,10 +18,12 @@ from jsonrpc_fast.adapters.nats import Service, ServiceClient
 from jsonrpc_fast.adapters.nats.service import consumer_name
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.profile import JSONRPC_1
 
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
+from ...support.recorder import Recorder
 from ...support.waiting import eventually, forever, settle
 
 pytestmark = needs_server
@@ -451,6 +454,133 @@ class TestStreams:
             async with Service(connection, "s", {"m": lambda: 1}, queue="other", jetstream=stream):
                 with pytest.raises(CallTimeout, match="a stream stores this subject"):
                     await ServiceClient(connection, "s").call("m", timeout=0.2)
+
+    async def test_a_consumer_or_a_stream_that_is_gone_is_taken_up_again(
+        self, stream_server: NatsServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with connected(stream_server) as connection, connected(stream_server) as second:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            workers = [
+                Service(each, "s", {"double": double}, jetstream=each.jetstream(), ack_seconds=0.3)
+                for each in (connection, second)
+            ]
+            client = ServiceClient(connection, "s", jetstream=stream, timeout=20)
+            async with workers[0], workers[1]:
+                assert await client.call("double", [1]) == 2
+                await stream.delete_consumer("jobs", consumer_name("jsonrpc", "s"))
+                assert await client.call("double", [2]) == 4
+                # Each worker has noticed it, whichever of them made it again.
+                await eventually(lambda: caplog.text.count("the service has taken it up again") == 2, 20)
+                await stream.delete_stream("jobs")
+                await eventually(lambda: caplog.text.count("no messages arrive") == 2, 20)
+                await stream.add_stream(name="jobs", subjects=["s"])
+                await eventually(lambda: caplog.text.count("the service has taken it up again") == 4, 20)
+                assert sorted(await asyncio.gather(*[client.call("double", [n]) for n in range(9)])) == [
+                    *range(0, 18, 2)
+                ]
+        assert {record.levelname for record in caplog.records} == {"WARNING", "ERROR"}
+
+    async def test_a_notification_that_is_not_served_is_delivered_again_and_becomes_a_dead_letter(
+        self, stream_server: NatsServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs: list[str] = []
+        letters: list[Any] = []
+
+        async def keep(letter: Any) -> None:
+            letters.append((letter.data, letter.headers))
+
+        def fail(name: str) -> None:
+            runs.append(name)
+            raise RuntimeError("the database is down")
+
+        def refuse() -> None:
+            runs.append("refuse")
+            raise RpcError(1, "no")
+
+        async def hang() -> None:
+            runs.append("hang")
+            await forever()
+
+        def second() -> None:
+            runs.append("second")
+            if runs.count("second") == 1:
+                raise RuntimeError("not yet")
+
+        methods = {"fail": fail, "refuse": refuse, "hang": hang, "second": second, "note": runs.append}
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"], retention="workqueue")
+            await connection.subscribe("dead", cb=keep)
+            client = ServiceClient(connection, "s", jetstream=stream, timeout=20)
+            options: Any = {"ack_seconds": 0.1, "max_deliveries": 2, "timeout": 0.05, "jetstream": stream}
+            async with Service(connection, "s", methods, dead_letters="dead", **options):
+                for method, params in (
+                    ("fail", ["x"]),
+                    ("refuse", []),
+                    ("hang", []),
+                    ("second", []),
+                    ("note", ["once"]),
+                ):
+                    await client.notify(method, params)
+                await client.notify("unknown")
+                await stream.publish("s", b"no message", headers={"Kept": "yes"})
+                with pytest.raises(RpcError, match="Internal"):  # its caller knows: it is not served again
+                    await client.call("fail", ["call"])
+                await eventually(lambda: len(letters) == 5, 20)
+
+                async def is_empty() -> bool:
+                    return not (await stream.stream_info("jobs")).state.messages
+
+                await eventually(is_empty)
+        counts = {name: runs.count(name) for name in runs}
+        assert counts == {"x": 2, "refuse": 2, "hang": 2, "second": 2, "once": 1, "call": 1}
+        assert (b"no message", {"Kept": "yes"}) in letters
+        methods_of = sorted(json.loads(data)["method"] for data, headers in letters if headers is None)
+        assert methods_of == ["fail", "hang", "refuse", "unknown"]
+        assert caplog.text.count("was delivered 2 times and not served: a dead letter") == 5
+
+    async def test_a_message_that_ends_its_worker_stays_in_the_stream_after_so_many_deliveries(
+        self, stream_server: NatsServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        begun: list[int] = []
+
+        async def end_the_worker() -> None:
+            begun.append(1)
+            await forever()
+
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"], retention="workqueue")
+            client = ServiceClient(connection, "s", jetstream=stream, timeout=20)
+            call = asyncio.create_task(client.call("m"))
+            options: Any = {"ack_seconds": 0.1, "max_deliveries": 2}
+            for number in (1, 2):
+                async with connected(stream_server) as doomed:
+                    worker = Service(doomed, "s", {"m": end_the_worker}, jetstream=doomed.jetstream(), **options)
+                    await worker.start()
+                    await eventually(lambda number=number: len(begun) == number, 20)
+                await worker.stop(0)
+            async with Service(connection, "s", {"m": end_the_worker, "ok": double}, jetstream=stream, **options):
+                with pytest.raises(RpcError, match="delivered too often"):
+                    await call
+                assert await client.call("ok", [1]) == 2
+            (info,) = await stream.consumers_info("jobs")
+            assert (info.config.max_deliver, info.config.backoff) == (3, [0.1, 0.2])
+            assert (await stream.stream_info("jobs")).state.messages == 1
+        assert begun == [1, 1]
+        assert (
+            caplog.text.count("message 1 of the stream 'jobs' (s) was delivered 2 times and not served: it stays") == 1
+        )
+
+    async def test_hooks_see_what_a_service_of_a_stream_serves(self, stream_server: NatsServer) -> None:
+        recorder = Recorder()
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            async with Service(connection, "s", {"double": double}, jetstream=stream, hooks=recorder):
+                assert await ServiceClient(connection, "s", jetstream=stream).call("double", [2], timeout=20) == 4
+        assert recorder.events == [("request", 1, "double"), ("served", 1, "double", Outcome.RESULT, None)]
 
 
 def test_consumer_names() -> None:
