@@ -50,7 +50,7 @@ from typing import Any, Final
 from .._checks import check_callable, check_count, check_seconds, check_type
 from .._parts import TaskPart
 from ..codec import ParseError
-from ..codec.encoders import Encoders
+from ..codec.encoders import PLAIN, Encoders
 from ..errors import ConnectionLost, StateError, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
@@ -66,7 +66,7 @@ SERVE_SECONDS: Final = 0.5
 OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a connection is closed that its user has not closed: a session needs some time to
 count the requests without a response."""
-TURN_SECONDS: Final = 0.005
+TURN_SECONDS: Final = 0.001
 """After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
 """How many messages are read for `onread` before the first is delivered; there may be up to TURN_ITEMS more."""
@@ -126,6 +126,17 @@ class Connection(Transport):
 
     profile: Profile
     encoders: Encoders
+    # An instance has at most 30 attributes, or CPython gives its dict keys of its own: 1.5 KB for each connection. So
+    # these have no value of their own before they are set.
+    fault: Exception | None = None
+    undrained_bytes: int = 0
+    _log: debug.WireLog | None = None
+    _opening: TaskPart | None = None  # set while the connection is connecting
+    _has_reported_end = False  # the end of the peer's stream was reported to `onend`
+    # Limits the time until the connection begins to close, and then the time that closing takes: a user or a peer
+    # that does nothing must not keep it open.
+    _closing_timer: asyncio.TimerHandle | None = None
+    _closed: Waiters | None = None  # those who wait for the state CLOSED
 
     def __init__(
         self,
@@ -146,7 +157,7 @@ class Connection(Transport):
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
         self.profile = profile = profile if limits is None else profile.replace(limits=limits)
-        self.encoders = Encoders(profile)
+        self.encoders = PLAIN if profile is JSONRPC else Encoders(profile)
         listen = self.encoders.listener()
         reader: Reader
         if channel.carries_texts:
@@ -163,17 +174,7 @@ class Connection(Transport):
             self.send = self._outbox.send  # type: ignore[method-assign]  # saves a call for each message
         self._delivery = Delivery(self, self._outbox, reader, max_faults)
         self.channel_events: Events = Events(self._delivery.received, self._outbox.drained, self._lost)
-        self._loop: asyncio.AbstractEventLoop
-        self._log: debug.WireLog | None = None
         self._state = State.IDLE
-        self._opening: TaskPart  # set while the connection is connecting
-        self._has_reported_end = False  # the end of the peer's stream was reported to `onend`
-        # Limits the time until the connection begins to close, and then the time that closing takes: a user or a peer
-        # that does nothing must not keep it open.
-        self._closing_timer: asyncio.TimerHandle | None = None
-        self._is_over = asyncio.Event()  # the state is CLOSED
-        self.fault: Exception | None = None
-        self.undrained_bytes: int = 0
 
     # Properties.
 
@@ -223,13 +224,14 @@ class Connection(Transport):
         if self._state is not State.IDLE:
             raise self._state_error()
         self._state = State.CONNECTING
-        self._loop = asyncio.get_running_loop()
         is_open = False
+        opening = self._opening = TaskPart()
         try:
-            with TaskPart() as self._opening:
+            with opening:
                 await self.channel.open(self.channel_events)
                 is_open = True
         finally:
+            del self._opening
             if self._state is State.CONNECTING:
                 self._state = State.IDLE
         if self._state is not State.IDLE:
@@ -237,10 +239,11 @@ class Connection(Transport):
                 self.channel.abort()
             raise ConnectionLost("the transport was closed while it was connecting")
         self._state = State.CONNECTED
-        self._log = debug.log_for(self.channel.name, self._reader.framing or "none")
-        if self._log is not None:
-            self._reader.set_log(self._log)
-        self._outbox.open(self._log)
+        log = debug.log_for(self.channel, self._reader.framing or "none")
+        if log is not None:
+            self._log = log
+            self._reader.set_log(log)
+        self._outbox.open(log)
 
     async def start(self) -> None:
         if self._state is State.IDLE:
@@ -283,7 +286,10 @@ class Connection(Transport):
 
     async def wait_closed(self) -> None:
         """Wait until the transport is closed and `onclose` has been called."""
-        await self._is_over.wait()
+        if self._state is not State.CLOSED:
+            if self._closed is None:
+                self._closed = Waiters()
+            await self._closed.wait()
 
     def begin_closing(self, drain_seconds: float | Unset | None = UNSET) -> None:
         """Begin what `close` does, without waiting.
@@ -317,8 +323,10 @@ class Connection(Transport):
             self.channel.abort()
         elif self._state is State.CONNECTING:
             self._lost(None)
-            if self._opening.task is not asyncio.current_task():  # otherwise the channel itself ends its opening
-                self._opening.cancel()
+            opening = self._opening
+            # Otherwise the channel itself ends its opening.
+            if opening is not None and opening.task is not asyncio.current_task():
+                opening.cancel()
         elif self._state is not State.CLOSED and not self._delivery.drop_backlog():
             self._stop(State.CLOSING)
             self.channel.abort()
@@ -342,7 +350,8 @@ class Connection(Transport):
             return
         if grace_seconds is not None:
             self.keep_closing()
-            self._closing_timer = self._loop.call_later(grace_seconds + OVERDUE_SECONDS, self.begin_closing)
+            loop = asyncio.get_running_loop()
+            self._closing_timer = loop.call_later(grace_seconds + OVERDUE_SECONDS, self.begin_closing)
         if self.onstop is not None:
             self.run_callback("onstop", self.onstop, grace_seconds)
         else:
@@ -352,7 +361,7 @@ class Connection(Transport):
     def _limit_closing(self, seconds: float | None) -> None:
         self.keep_closing()
         if seconds is not None:
-            self._closing_timer = self._loop.call_later(seconds, self._on_drain_timeout)
+            self._closing_timer = asyncio.get_running_loop().call_later(seconds, self._on_drain_timeout)
 
     def keep_closing(self) -> None:
         """Cancel the timer of the closing. Channels that limit the rest of their end themselves use this."""
@@ -398,7 +407,8 @@ class Connection(Transport):
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
-        self._is_over.set()  # waiting tasks continue in a later turn
+        if self._closed is not None:
+            self._closed.wake()  # they continue in a later turn
         self.keep_closing()
         if fault is not None:
             self._report(fault)

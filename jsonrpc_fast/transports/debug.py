@@ -16,13 +16,14 @@ from .._logs import logger_of
 from .._repr import shorten
 from ..codec import Notification, ParseError, Request, Response, classify
 from ..types import MessageId
+from .channel import Channel
 
 _logger: Final = logger_of("transports")
 
 
-def log_for(label: str, framing: str) -> WireLog | None:
+def log_for(channel: Channel, framing: str) -> WireLog | None:
     """Return the log for a transport that has just connected; None if the logger is not enabled for DEBUG."""
-    return WireLog(label, framing) if _logger.isEnabledFor(logging.DEBUG) else None
+    return WireLog(channel.name, framing) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
 class WireLog:

@@ -255,7 +255,7 @@ class StreamableHttpClient(Connection):
 
     def _task(self, work: Any, tasks: set[asyncio.Task[None]] | None) -> asyncio.Task[None]:
         # An eager task would send inside `write`, and its exceptions would reach the caller of `send`.
-        task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop)
+        task: asyncio.Task[None] = asyncio.Task(work, loop=asyncio.get_running_loop())
         if tasks is not None:
             tasks.add(task)
             task.add_done_callback(tasks.discard)

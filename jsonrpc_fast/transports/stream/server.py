@@ -13,8 +13,10 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, TypedDict, Unpack, cast
+from functools import partial
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ...errors import ConnectionLost, StateError
@@ -26,7 +28,18 @@ from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel, check_context
 from .tls import ssl as tls
-from .transport import SocketChannel, SocketOptions, SocketOrLayer, SocketTransport, StreamTransport, socket_path
+from .transport import (
+    SocketChannel,
+    SocketOptions,
+    SocketOrLayer,
+    SocketTransport,
+    StreamTransport,
+    keep_alive,
+    socket_path,
+)
+
+_ACCEPTED_SOCKETS_INHERIT: Final = sys.platform == "linux"
+"""Whether accepted sockets have the keep-alive of the listening one, which costs four system calls."""
 
 
 class ListeningOptions(TypedDict, total=False):
@@ -54,6 +67,7 @@ class AcceptedSocket(SocketChannel):
     """
 
     connection: SocketTransport
+    _probes = not _ACCEPTED_SOCKETS_INHERIT
 
     def __init__(self, server: StreamServer) -> None:
         super().__init__(meter=server.admission)
@@ -62,8 +76,10 @@ class AcceptedSocket(SocketChannel):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         if self._server.admits(transport):
-            super().connection_made(transport)
+            # First: `serve` usually begins to read in its first step, and a pause before that would cost two system
+            # calls.
             self._server.accept(self.connection)
+            super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.admission.leave(self.transport)
@@ -71,25 +87,29 @@ class AcceptedSocket(SocketChannel):
 
 
 class _AcceptedStream(StreamTransport):
+    # Until the stream is known not to be HTTP, its channel calls other events. `channel_events` stays the same object:
+    # the adapter of pygls puts a filter in front of its `received`.
+    _first_events: Events | None = None
+
     def __init__(self, channel: SocketOrLayer, options: SocketOptions) -> None:
         super().__init__(channel, **options)
-        self._detector = HttpDetector()
-        # Until the stream is known not to be HTTP, its channel calls other events. `channel_events` stays the same
-        # object: the adapter of pygls puts a filter in front of its `received`.
         events = self.channel_events
-        self._first_events = channel.events = Events(self._receive_first, events.drained, events.lost)
+        first = partial(self._receive_first, HttpDetector())
+        self._first_events = channel.events = Events(first, events.drained, events.lost)
 
     async def connect(self) -> None:
         await super().connect()
-        self.channel.events = self._first_events
+        if self._first_events is not None:
+            self.channel.events = self._first_events
 
-    def _receive_first(self, data: Any) -> None:
-        is_http = self._detector.feed(data)
+    def _receive_first(self, detector: HttpDetector, data: Any) -> None:
+        is_http = detector.feed(data)
         if is_http:
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
         if is_http is not None:
-            self._first_events = self.channel.events = self.channel_events
+            self._first_events = None
+            self.channel.events = self.channel_events
         self.channel_events.received(data)
 
 
@@ -174,6 +194,9 @@ class StreamServer:
                 self._server = await listen_on(loop, self._protocol, self._sock, self._backlog)
         finally:
             self._is_started = self._server is not None  # if it failed, `start` may be called again
+        if _ACCEPTED_SOCKETS_INHERIT:
+            for listening in self._server.sockets:
+                keep_alive(listening)
         if self._is_closed:  # `close` was called while the address was being resolved or bound
             self._server.close()
             raise StateError("the server was closed while it was starting")

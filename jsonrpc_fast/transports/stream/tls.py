@@ -69,7 +69,6 @@ class TlsChannel(LayeredChannel):
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
         self._tls: ssl.SSLObject
-        self._buffer = read_buffer()  # of decrypted bytes
         self._reads = False
         # OpenSSL may hold decrypted data that no event of the socket announces, so reading schedules its own turns.
         self._is_read_due = False
@@ -208,7 +207,7 @@ class TlsChannel(LayeredChannel):
 
     def _read_once(self) -> bool:
         """Pass on one chunk; return whether there may be more."""
-        buffer = self._buffer
+        buffer = read_buffer()  # that of the socket: its bytes are in `_incoming` by now
         filled, has_more = 0, True
         ended: ssl.SSLError | None = None
         while filled < len(buffer) and has_more:

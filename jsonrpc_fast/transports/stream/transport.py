@@ -19,10 +19,11 @@ import os
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, Unpack
 
 from ..._checks import check_seconds, checked_path
 from ...errors import ConnectionLost
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
     import ssl
 
 READ_BYTES: Final = 256 * 1024
-"""How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.
-
-Each connection has a buffer of this size; the system allocates only the part that is used (not on Windows).
-"""
+"""How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place."""
 
 # A lost machine is noticed after two minutes. The defaults of Linux are two hours, 75 seconds and 9 probes (tcp(7)).
 KEEPALIVE_SECONDS: Final = 60
@@ -113,11 +111,13 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     writes_lone_frames = True
     events: Events
+    read_bytes: int = READ_BYTES
+    _probes: ClassVar[bool] = True  # whether the keep-alive of the system is set here
+    _dropped: asyncio.Future[None] | None = None  # what `drop` waits for
 
     def __init__(self, connect: Connect | None = None, meter: Meter | None = None) -> None:
         self.transport: Any = None
         self.tls: ssl.SSLObject | None = None
-        self.read_bytes: int = READ_BYTES
         self.fault: Exception | None = None
         self._connect = connect
         self._meter = Meter() if meter is None else meter
@@ -125,7 +125,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._reads = False
         self._has_ended = False  # the peer's stream has ended
         self._is_finishing = False  # the socket is half-closed when everything is written
-        self._lost = asyncio.Event()
+        self._is_lost = False
 
     @property
     def name(self) -> str:
@@ -149,8 +149,10 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     async def drop(self) -> None:
         """Abort an open channel, and wait until it is lost: the loss must not reach the next attempt to open it."""
-        self.abort()
-        await self._lost.wait()
+        if self.transport is not None and not self._is_lost:
+            self._dropped = asyncio.get_running_loop().create_future()
+            self.abort()
+            await self._dropped
 
     def write(self, data: bytes) -> None:
         transport, meter = self.transport, self._meter
@@ -195,12 +197,12 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         # After the loss, asyncio would report it again and fail.
-        if self.transport is not None and not self._lost.is_set():
+        if self.transport is not None and not self._is_lost:
             self.transport.abort()
 
     def _write_end(self) -> None:
         transport = self.transport
-        if self._lost.is_set() or transport.is_closing():
+        if self._is_lost or transport.is_closing():
             return
         try:
             transport.write_eof()
@@ -212,11 +214,11 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:  # uvloop's class is not one of asyncio
         self.transport = transport
-        self._lost = asyncio.Event()  # a new one: this attempt may run in another loop
-        self._has_ended = self._is_finishing = False
+        self._is_lost = self._has_ended = self._is_finishing = False
         # asyncio reports a fall to the low mark only after a rise above the high mark.
         transport.set_write_buffer_limits(LOW_WATER_BYTES, LOW_WATER_BYTES)
-        _keep_alive(transport.get_extra_info("socket"))
+        if self._probes:
+            keep_alive(transport.get_extra_info("socket"))
         self._buffer = read_buffer(self.read_bytes)
         # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
         asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
@@ -254,7 +256,9 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.events.drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost.set()
+        self._is_lost = True
+        if self._dropped is not None and not self._dropped.done():
+            self._dropped.set_result(None)
         self.events.lost(self.fault or exc)
 
 
@@ -348,6 +352,8 @@ class SocketTransport(Connection):
     channel: SocketOrLayer
     released: Callable[[SocketTransport], None] | None = None
     _connect_seconds: float | None = None  # of clients
+    _peer: Any = None
+    _heartbeats: tuple[Heartbeat, ...] = ()
 
     def __init__(
         self, channel: SocketOrLayer, *, idle_seconds: float | None = None, **options: Unpack[TransportOptions]
@@ -360,14 +366,13 @@ class SocketTransport(Connection):
         while isinstance(channel, LayeredChannel):
             channel = channel.socket
         self.socket: SocketChannel = channel
-        self._peer: Any = None
-        self._heartbeats: list[Heartbeat] = []
         if idle_seconds is not None:
             fault = ConnectionLost(f"nothing arrived for {idle_seconds} seconds")
-            self._heartbeats.append(Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self._abort_idle, fault)))
+            self._heartbeats = (Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self._abort_idle, fault)),)
 
     async def connect(self) -> None:
-        await within(self._connect_seconds, super().connect())
+        opening = super().connect()
+        await (opening if self._connect_seconds is None else within(self._connect_seconds, opening))
 
     async def start(self) -> None:
         await super().start()
@@ -378,7 +383,7 @@ class SocketTransport(Connection):
     def closed(self) -> None:
         for heartbeat in self._heartbeats:
             heartbeat.stop()
-        self._heartbeats.clear()  # they refer to this connection
+        self._heartbeats = ()  # they refer to this connection
         if self.released is not None:
             self.released(self)
 
@@ -439,7 +444,7 @@ def _peer_credentials(channel: Any) -> PeerCredentials | None:
         return None
 
 
-def _keep_alive(connected: Any) -> None:
+def keep_alive(connected: Any) -> None:
     """Let the system probe the peer of a TCP socket."""
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -454,15 +459,33 @@ def _keep_alive(connected: Any) -> None:
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def read_buffer(size: int = READ_BYTES) -> memoryview:
-    """Return the buffer into which a connection reads.
+class _Buffers(threading.local):
+    """The read buffer of each thread, and its beginnings by their sizes."""
 
-    asyncio would allocate READ_BYTES for each chunk: depending on the heap, that takes three system calls.
-    """
+    def __init__(self) -> None:
+        self.by_size: dict[int, memoryview] = {READ_BYTES: _new_buffer(READ_BYTES)}
+
+
+def _new_buffer(size: int) -> memoryview:
     if sys.platform == "win32":
         return memoryview(bytearray(size))
     # Not a bytearray, which is filled with zeros, so that all of its memory is allocated at once.
     return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE))
+
+
+_buffers: Final = _Buffers()
+
+
+def read_buffer(size: int = READ_BYTES) -> memoryview:
+    """Return the buffer into which a connection reads: all connections of a thread have the same one.
+
+    A loop of selectors reads and reports in one callback, and whoever gets the data copies what it keeps. Only the
+    proactor of Windows reads while other callbacks run, so that each connection has a buffer of its own there.
+    """
+    if sys.platform == "win32":
+        return _new_buffer(size)
+    views = _buffers.by_size
+    return views.get(size) or views.setdefault(size, views[READ_BYTES][:size])
 
 
 def is_abstract(path: str | bytes) -> bool:

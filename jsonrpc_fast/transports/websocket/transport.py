@@ -66,7 +66,8 @@ class WebSocketTransport(SocketTransport):
         super().__init__(channel, **options)
         check_seconds("ping_seconds", ping_seconds)
         if ping_seconds is not None:
-            self._heartbeats.append(Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent))
+            heartbeat = Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent)
+            self._heartbeats = (*self._heartbeats, heartbeat)
         channel.max_bytes = self.profile.limits.message_bytes
 
     @property

@@ -1,0 +1,425 @@
+"""Count what a connection costs: `python -m benchmarks.connections` prints instructions, bytes and objects.
+
+Counts, not times: they are the same on a busy machine. Each figure comes from a server process of its own, whose
+clients are plain sockets in another process.
+
+Rules:
+  - Instructions: callgrind counts the server between two marks (see instructions.py), over connections that open, call
+    once and close.
+  - Memory of an idle session: tracemalloc, after each has served one call. OpenSSL and the kernel's pages are not in
+    it, so the resident memory stands beside it.
+  - Garbage: the objects in cycles, and the bytes, that closed connections leave while the collector is off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from .tables import markdown
+
+HOST: Final = "127.0.0.1"
+WARM_UP: Final = 50
+"""Connections before anything is counted: the first ones fill caches."""
+CHURNED: Final = 200
+IDLE: Final = 200
+CLOSED: Final = 100
+
+Address = tuple[str, int] | str
+Counts = dict[str, float]
+"""Figures by name, of one server."""
+
+_CLIENT: Final = """
+import base64, os, socket, ssl, sys
+kind, host, port, churned, held = sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:6])
+TEXT = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+MASKED = bytes([0x81, 0x80 | len(TEXT)]) + b"abcd" + bytes(byte ^ b"abcd"[at % 4] for at, byte in enumerate(TEXT))
+context = ssl._create_unverified_context()
+
+def connect():
+    if kind == "unix":
+        peer = socket.socket(socket.AF_UNIX)
+        peer.connect(host)
+    else:
+        peer = socket.create_connection((host, int(port)))
+    if kind in ("tls", "wss"):
+        peer = context.wrap_socket(peer)
+    if kind in ("websocket", "wss"):
+        key = base64.b64encode(os.urandom(16))
+        peer.sendall(
+            b"GET / HTTP/1.1\\r\\nHost: x\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n"
+            b"Sec-WebSocket-Key: " + key + b"\\r\\nSec-WebSocket-Version: 13\\r\\n\\r\\n"
+        )
+        assert peer.recv(4000).startswith(b"HTTP/1.1 101")
+        peer.sendall(MASKED)
+    else:
+        peer.sendall(TEXT + b"\\n")
+    assert b'"result"' in peer.recv(1000)
+    return peer
+
+def close(peer):
+    if kind in ("websocket", "wss"):
+        peer.sendall(b"\\x88\\x82abcd" + bytes([0x03 ^ 97, 0xE8 ^ 98]))
+    if kind == "tls":
+        peer = peer.unwrap()
+    peer.close()
+
+for line in sys.stdin:
+    many = int(line)
+    held_now = []
+    for _ in range(many):
+        peer = connect()
+        if held:
+            held_now.append(peer)
+        else:
+            close(peer)
+    globals().setdefault("kept", []).append(held_now)
+    print("done", flush=True)
+"""
+
+
+def certificate() -> ssl.SSLContext:
+    """Return the context of a TLS server."""
+    import trustme
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert(HOST).configure_cert(context)
+    return context
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+async def ours(kind: str, folder: str) -> Address:
+    from jsonrpc_fast.session import serving
+    from jsonrpc_fast.transports import TcpServer, UnixServer
+    from jsonrpc_fast.transports.websocket import WebSocketServer
+
+    serve: Any = serving({"add": _add})
+    context = certificate() if kind in ("tls", "wss") else None
+    server: Any
+    if kind == "unix":
+        server = UnixServer(serve, f"{folder}/socket", max_connections=10_000)
+        await server.start()
+        return f"{folder}/socket"
+    make: Any = WebSocketServer if kind in ("websocket", "wss") else TcpServer
+    server = make(serve, HOST, 0, ssl=context, max_connections=10_000)
+    await server.start()
+    _servers.append(server)
+    return tuple(server.address[:2])
+
+
+async def ours_with_a_dict(kind: str, folder: str) -> Address:
+    """Serve with a session whose handlers are given as a dict, for each connection."""
+    from jsonrpc_fast.session import Session
+    from jsonrpc_fast.transports import TcpServer
+
+    async def serve(transport: Any) -> None:
+        async with Session(transport, {"add": _add}) as session:
+            await session.wait_closed()
+
+    server = TcpServer(serve, HOST, 0, max_connections=10_000)
+    await server.start()
+    _servers.append(server)
+    return tuple(server.address[:2])
+
+
+async def streams(kind: str, folder: str) -> Address:
+    """Serve with asyncio's streams and orjson, without any checks."""
+    import orjson
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            message = orjson.loads(line)
+            response = {"jsonrpc": "2.0", "id": message["id"], "result": sum(message["params"])}
+            writer.write(orjson.dumps(response) + b"\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    _servers.append(server)
+    return tuple(server.sockets[0].getsockname()[:2])
+
+
+async def aiorpcx(kind: str, folder: str) -> Address:
+    import aiorpcx as library  # type: ignore[import-untyped]
+
+    class Session(library.RPCSession):  # type: ignore[misc]
+        async def handle_request(self, request: Any) -> Any:
+            return await library.handler_invocation(_add_async, request)()
+
+    server = await library.serve_rs(Session, HOST, 0)
+    _servers.append(server)
+    return tuple(server.sockets[0].getsockname()[:2])
+
+
+async def _add_async(a: int, b: int) -> int:
+    return a + b
+
+
+_servers: list[Any] = []  # kept alive
+
+SERVERS: Final[dict[str, Callable[[str, str], Awaitable[Address]]]] = {
+    "jsonrpc_fast": ours,
+    "jsonrpc_fast, a dict for each": ours_with_a_dict,
+    "asyncio streams": streams,
+    "aiorpcX": aiorpcx,
+}
+
+# MCP over HTTP has no sockets here: the application is called directly.
+
+_INITIALIZE: Final = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        },
+    }
+).encode()
+_INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+
+
+class McpSessions:
+    """Sessions of MCP over HTTP, opened and ended by direct calls of the application."""
+
+    def __init__(self) -> None:
+        from jsonrpc_fast.mcp.server import Server
+
+        server = Server("w", "1")
+
+        @server.tool
+        async def add(a: int, b: int) -> int:
+            "Add."
+            return a + b
+
+        self._app = server.asgi_app(max_sessions=10_000)
+
+    async def _ask(self, method: str, body: bytes, *headers: tuple[bytes, bytes]) -> list[Any]:
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": "/mcp",
+            "raw_path": b"/mcp",
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "client": (HOST, 5),
+            "server": (HOST, 8000),
+            "headers": [
+                (b"host", b"127.0.0.1:8000"),
+                (b"content-type", b"application/json"),
+                (b"accept", b"application/json, text/event-stream"),
+                *headers,
+            ],
+            "state": {},
+        }
+        sent: list[Any] = []
+        is_done = asyncio.Event()
+        left = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if left:
+                return left.pop()
+            await is_done.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                is_done.set()
+
+        await self._app(scope, receive, send)
+        return sent
+
+    async def open(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Open a session, and return the headers of its next requests."""
+        begin = (await self._ask("POST", _INITIALIZE))[0]
+        headers = (
+            (b"mcp-session-id", dict(begin["headers"])[b"mcp-session-id"]),
+            (b"mcp-protocol-version", b"2025-06-18"),
+        )
+        accepted = (await self._ask("POST", _INITIALIZED, *headers))[0]
+        assert (begin["status"], accepted["status"]) == (200, 202)
+        return headers
+
+    async def close(self, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+        """End a session, as a client does with DELETE."""
+        ended = (await self._ask("DELETE", b"", *headers))[0]
+        assert ended["status"] in (200, 204), ended
+
+
+# The server process.
+
+
+class Peers:
+    """The clients of a server: a process of plain sockets, or the callers of an application."""
+
+    def __init__(self, name: str, kind: str, folder: str, holds: bool) -> None:
+        self._name = name
+        self._kind = kind
+        self._folder = folder
+        self._holds = holds
+
+    async def start(self) -> None:
+        if self._kind == "mcp":
+            self._sessions = McpSessions()
+            self._kept: list[Any] = []
+            return
+        address = await SERVERS[self._name](self._kind, self._folder)
+        host, port = (address, 0) if isinstance(address, str) else address
+        command = (sys.executable, "-S", "-c", _CLIENT, self._kind, host, str(port), "0", str(int(self._holds)))
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+
+    async def connect(self, many: int) -> None:
+        """Open connections one after another, call once over each, and close them unless they are to be held."""
+        if self._kind == "mcp":
+            for _ in range(many):
+                headers = await self._sessions.open()
+                if not self._holds:
+                    await self._sessions.close(headers)
+            return
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"%d\n" % many)
+        if await self._process.stdout.readline() != b"done\n":
+            raise RuntimeError("a client failed")
+        await asyncio.sleep(0.3)  # the server sees the last end
+
+
+async def _churn(peers: Peers) -> Counts:
+    os.getppid()
+    await peers.connect(CHURNED)
+    os.getppid()
+    return {}
+
+
+async def _hold(peers: Peers) -> Counts:
+    gc.collect()
+    resident = _resident()
+    await peers.connect(IDLE)
+    resident = _resident() - resident
+    gc.collect()
+    tracemalloc.start()
+    await peers.connect(IDLE)
+    gc.collect()
+    traced, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {"kib": traced / IDLE / 1024, "resident_kib": resident / IDLE / 1024}
+
+
+async def _close(peers: Peers) -> Counts:
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    await peers.connect(CLOSED)
+    traced, _ = tracemalloc.get_traced_memory()
+    found = gc.collect()
+    left, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {"objects": found / CLOSED, "kib": (traced - left) / CLOSED / 1024}
+
+
+MODES: Final[dict[str, Callable[[Peers], Awaitable[Counts]]]] = {"churn": _churn, "hold": _hold, "close": _close}
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _serve(name: str, kind: str, mode: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        peers = Peers(name, kind, folder, mode == "hold")
+        await peers.start()
+        await peers.connect(WARM_UP)
+        print(json.dumps(await MODES[mode](peers)), flush=True)
+    os._exit(0)  # the connections that are held would take time to close
+
+
+# The measuring process.
+
+
+def count(mode: str, name: str = "jsonrpc_fast", kind: str = "tcp") -> Counts:
+    """Return the figures of a server: of memory with the mode "hold", of garbage with "close"."""
+    return json.loads(_run([sys.executable], mode, name, kind))  # type: ignore[no-any-return]
+
+
+def instructions(name: str, kind: str = "tcp") -> float | None:
+    """Return the instructions of one connection in the server; None if valgrind is not installed."""
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "counts")
+        options = ("--tool=callgrind", f"--callgrind-out-file={output}", "--dump-before=getppid")
+        _run([valgrind, "-q", *options, sys.executable], "churn", name, kind)
+        # The second dump counts what happened between the two marks.
+        found = re.search(r"^totals: (\d+)", Path(f"{output}.2").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / CHURNED
+
+
+def _run(python: list[str], mode: str, name: str, kind: str) -> str:
+    command = [*python, "-m", "benchmarks.connections", "--serve", name, kind, mode]
+    root = Path(__file__).resolve().parents[1]
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, timeout=500)
+    return done.stdout.decode()
+
+
+KINDS: Final = ("tcp", "unix", "websocket", "tls", "wss", "mcp")
+
+
+def table(counts_instructions: bool = True) -> str:
+    """Measure everything, and return the table."""
+    rows: list[tuple[str, ...]] = [
+        ("connection", "instructions, 1000", "of streams", "idle KiB", "resident KiB", "objects left", "KiB left")
+    ]
+    contestants = [("asyncio streams", "tcp"), ("aiorpcX", "tcp"), ("jsonrpc_fast, a dict for each", "tcp")]
+    contestants += [("jsonrpc_fast", kind) for kind in KINDS]
+    base: float | None = None
+    for name, kind in contestants:
+        total = instructions(name, kind) if counts_instructions and kind == "tcp" else None
+        base = base or total
+        cells = [f"{name}, {kind}", "", ""]
+        if total is not None and base is not None:
+            cells[1:] = [f"{total / 1000:,.0f}", f"{total / base:.2f}"]
+        held, closed = count("hold", name, kind), count("close", name, kind)
+        cells += [f"{held['kib']:.1f}", f"{held['resident_kib']:.1f}", f"{closed['objects']:.0f}"]
+        rows.append((*cells, f"{closed['kib']:.1f}"))
+    return markdown(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-instructions", action="store_true", help="leave out what needs valgrind")
+    parser.add_argument("--serve", nargs=3, metavar=("NAME", "KIND", "MODE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(_serve(*options.serve))
+    else:
+        print(table(not options.no_instructions))
+
+
+if __name__ == "__main__":
+    main()
