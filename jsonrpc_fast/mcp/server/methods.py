@@ -5,8 +5,8 @@ Rules:
   - Invalid params, unknown names and invalid cursors are error -32602. The texts name members and arguments, but show
     no values.
   - A tool that fails, or whose arguments do not match its schema, gives a result with `isError`, for the model to read.
-    Any other function that fails, and any function that returns an invalid value, gives error -32603. The client does
-    not see the cause; it is logged.
+    Any other function that fails gives error -32603; the client does not see the cause, which is logged.
+  - A value that cannot be sent gives the same, but with the reason, which shows no value.
   - An RpcError that a function raises is sent to the client.
   - Null is treated as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
 """
@@ -27,7 +27,7 @@ from ..._checks import check_count
 from ..._logs import logger_of
 from ...codec._backend import dumps
 from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError, invalid_params
+from ...errors import RpcError, invalid_params
 from ...handlers import CallNext, is_awaitable
 from ...handlers.deadlines import timed
 from ...handlers.json_values import to_json
@@ -49,6 +49,7 @@ from .request.task_store import TASK_METHODS, TaskStore
 from .values.blocks import ToolError, WholeResult
 from .values.contents import made_contents, made_prompt
 from .values.paging import paginate
+from .values.sending import NotSendable, sendable, shown_text
 from .values.tools import error_result, tool_definition, whole_result
 
 Method = Callable[[dict[str, Any], Context], Any]
@@ -283,8 +284,9 @@ class Methods:
             except ToolError as error:
                 return error_result(str(error))
             except Exception as error:
-                id = ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
-                _logger.error("a tool of a provider failed, request %s", id, exc_info=error)
+                _logger.error("a tool of a provider failed, request %s", _shown(context.request_id), exc_info=error)
+                if isinstance(error, NotSendable):
+                    return error_result(f"The tool returned a value that cannot be sent: {error}")
                 return error_result("The tool failed")
         raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
 
@@ -343,7 +345,7 @@ class Methods:
             if tool.timeout is not None:
                 value = timed(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, id, revision, complete)
-        return _tool_result(tool, value, revision)
+        return _tool_result(tool, value, id, revision)
 
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         name = _text(params, "name")
@@ -361,7 +363,7 @@ class Methods:
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
                 return value
             return made_prompt(value, context.revision, None if description is UNSET else description)
-        except (TypeError, EncodeError) as error:
+        except TypeError as error:
             raise _invalid_value(f"prompt {name}", error) from error
 
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -401,7 +403,7 @@ class Methods:
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
             return made_contents(uri, value, shown)
-        except (TypeError, EncodeError) as error:
+        except TypeError as error:
             raise _invalid_value(f"resource {'of a provider' if shown is None else shown.name}", error) from error
 
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -437,6 +439,10 @@ class Methods:
         completer = registered.completers.get(name, ())
         if callable(completer):
             values = list(await _awaited(completer(typed, others)))
+            try:
+                return {"completion": _completion(sendable(values)[0])}
+            except TypeError as error:
+                raise _invalid_value(f"the completer of {name}", error) from error
         else:
             # People type these values, so case is ignored.
             prefix = typed.lower()
@@ -479,17 +485,23 @@ async def _finish_tool(
     except Exception as error:
         result = _failure(tool, id, error)
     else:
-        result = _tool_result(tool, value, revision)
+        result = _tool_result(tool, value, id, revision)
     return result if complete is None else complete(result)
 
 
-def _tool_result(tool: RegisteredTool, value: Any, revision: Revision) -> dict[str, Any]:
+def _tool_result(tool: RegisteredTool, value: Any, id: MessageId, revision: Revision) -> dict[str, Any]:
     try:
         if type(value) is WholeResult:
             return whole_result(value.members, revision)
         return tool.checked.result(value, revision)
-    except (TypeError, EncodeError) as error:
-        raise _invalid_value(f"tool {tool.checked.tool.name}", error) from error
+    except TypeError as error:  # NotSendable is one
+        name = tool.checked.tool.name
+        _logger.error("tool %s returned a value that cannot be sent, request %s", name, _shown(id), exc_info=error)
+        return error_result(f"Tool {name} returned a value that cannot be sent: {error}")
+
+
+def _shown(id: MessageId) -> str:
+    return ascii(id)[:_LOGGED_ID_CHARACTERS]
 
 
 def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str, Any]:
@@ -504,7 +516,7 @@ def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str,
     if isinstance(error, (ToolError, UnsafePart)):
         return error_result(str(error))
     name = tool.checked.tool.name
-    _logger.error("tool %s failed, request %s", name, ascii(id)[:_LOGGED_ID_CHARACTERS], exc_info=error)
+    _logger.error("tool %s failed, request %s", name, _shown(id), exc_info=error)
     is_shown = isinstance(error, tool.shown_errors)
     return error_result(f"Tool {name} failed" + (f": {str(error) or type(error).__name__}" if is_shown else ""))
 
@@ -514,11 +526,19 @@ def _late(tool: RegisteredTool) -> ToolError:
 
 
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
-    """Call the function of a method or a notification and return its result in JSON."""
+    """Call the function of a method or a notification and return its result in JSON.
+
+    Raises:
+        RpcError: The function raised it, or its result cannot be sent (-32603).
+    """
     given = dict(params)
     # It belongs to the protocol and is not a parameter of the function: `Context.meta` has it.
     given.pop("_meta", None)
-    return to_json(await _awaited(function.call(_converted(function, given), context)))
+    value = await _awaited(function.call(_converted(function, given), context))
+    try:
+        return sendable(value)[0]
+    except NotSendable as error:
+        raise _invalid_value(f"method {context.method}", error) from error
 
 
 async def _read_by(
@@ -539,13 +559,15 @@ async def _awaited(value: Any) -> Any:
     return await value if is_awaitable(value) else value
 
 
-def _invalid_value(what: str, error: Exception) -> TypeError:
-    """Return the error about the value that the function of a tool, a prompt or a resource returned."""
-    return TypeError(f"{what} returned an invalid value: {error}")
+def _invalid_value(what: str, error: Exception) -> RpcError:
+    """Return the error about the value that the function of a prompt, a resource or a method returned. Log it."""
+    _logger.error("%s returned a value that cannot be sent", what, exc_info=error)
+    return RpcError(ErrorCode.INTERNAL_ERROR, shown_text(f"{what} returned a value that cannot be sent: {error}"))
 
 
 def _whole(result: WholeResult) -> dict[str, Any]:
-    members: dict[str, Any] = to_json(dict(result.members))
+    members: dict[str, Any]
+    members, _ = sendable(dict(result.members))
     return members
 
 

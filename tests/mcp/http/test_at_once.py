@@ -27,6 +27,7 @@ WAITED = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"waited"}],'
     b'"structuredContent":{"result":"waited"}}}'
 )
+UNSENT = "Tool {} returned a value that cannot be sent: "
 INTERNAL = {"code": -32603, "message": "Internal error"}
 variable: ContextVar[str] = ContextVar("variable", default="before")
 
@@ -51,8 +52,14 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
         {"code": -7, "message": "seven", "data": {"a": 1}},
     ),
     "data that cannot be written": (lambda: raise_error(RpcError(-7, "seven", object())), INTERNAL),
-    "an invalid result": (lambda: WholeResult({"content": [1]}), INTERNAL),
-    "a result that cannot be written": (lambda: WholeResult({"content": [], "own": 1 << 70}), INTERNAL),
+    "an invalid result": (
+        lambda: WholeResult({"content": [1]}),
+        text(f"{UNSENT}/content/0 must not be of type int", isError=True),
+    ),
+    "a result that cannot be written": (
+        lambda: WholeResult({"content": [], "own": "\ud800"}),
+        text(f"{UNSENT}str is not valid UTF-8: surrogates not allowed, at /own", isError=True),
+    ),
     "an exit": (lambda: raise_error(SystemExit(3)), INTERNAL),
     "a cancellation of its own": (lambda: raise_error(asyncio.CancelledError()), INTERNAL),
 }
@@ -130,13 +137,13 @@ async def test_the_response_is_the_same_with_and_without_a_context(
     tool = f"{kind}{[*ACTIONS].index(name)}"
     expected = ACTIONS[name][1]
     is_error = "code" in expected
-    if name == "an exception":
-        expected = text(f"Tool {tool} failed", isError=True)
+    if not is_error and "{}" in str(expected):
+        expected = text(expected["content"][0]["text"].format(tool), isError=True)
     with caplog.at_level(logging.ERROR):
         start, body = await Exchange(app, call(5, tool), await begin_session(app)).events()
         assert start["status"] == 200
         assert orjson.loads(body["body"]) == {"jsonrpc": "2.0", "id": 5, "error" if is_error else "result": expected}
-        is_logged = name == "an exception" or expected == INTERNAL
+        is_logged = expected == INTERNAL or tool in str(expected)
         assert len(caplog.records) == is_logged
         given = modern(call(5, tool))
         start, body = await Exchange(app, given["json"], headers=given["headers"]).events()

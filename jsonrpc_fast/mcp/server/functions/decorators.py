@@ -144,8 +144,9 @@ class Decorators(Registry):
         - A `ToolResult` or a `WholeResult`.
 
         If the function raises an exception, the client gets a result with `isError` and without the exception's text,
-        unless it is a `ToolError` or `show_errors` says otherwise. A value without a JSON form is error -32603. Both
-        are logged. An `RpcError` is sent to the client.
+        unless it is a `ToolError` or `show_errors` says otherwise. A value that cannot be sent (without a JSON form,
+        circular, too deep, with NaN or a lone surrogate) gives such a result with the reason and the place. Both are
+        logged. An `RpcError` is sent to the client.
 
         Args:
             name: 1 to 128 ASCII letters, digits, `_`, `-` and `.`; by default the name of the function.

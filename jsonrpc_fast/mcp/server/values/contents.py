@@ -15,12 +15,11 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from ....codec._backend import dumps
-from ....errors import EncodeError
-from ....handlers.json_values import to_json
 from ...protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault, text_content
 from ...protocol.definitions import Resource, ResourceTemplate
 from ...protocol.uris import blob_contents, text_contents, uri_faults
 from ...protocol.versions import VERSIONS, Revision, since
+from .sending import NotSendable, sendable
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
 _VERSIONS: Final = {"audio": since("2025-03-26"), "resource_link": since("2025-06-18")}
@@ -45,7 +44,7 @@ def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
 def listed_blocks(value: Any) -> list[Any]:
     """Return the argument of `made_blocks` for a block, or for a list with blocks, where other values become text."""
     items = value if isinstance(value, (list, tuple)) else [value]
-    return [item if _is_block_like(item) else dumps(to_json(item)).decode() for item in items]
+    return [item if _is_block_like(item) else sendable(item)[1].decode() for item in items]
 
 
 def _is_block_like(item: Any) -> bool:
@@ -154,7 +153,7 @@ def made_contents(uri: str, value: Any, shown: Resource | ResourceTemplate | Non
 
 def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dict[str, Any]:
     if isinstance(item, str):
-        return text_contents(uri, to_json(item), mime_type)
+        return text_contents(uri, _sent(item, path), mime_type)
     if isinstance(item, (bytes, bytearray, memoryview)):
         return blob_contents(uri, bytes(item), mime_type)
     members = _members(item, path)
@@ -171,7 +170,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
 
 def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
     if isinstance(value, str):
-        return text_content(to_json(value))
+        return text_content(_sent(value, path))
     block = _present(_members(value, path))
     if isinstance(block.get("resource"), dict):
         block["resource"] = _present(block["resource"])
@@ -192,13 +191,18 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
 
 def _members(value: Any, path: str) -> dict[str, Any]:
     """The members of a value that is an object in JSON. Any other value raises TypeError."""
-    try:
-        members = to_json(value)
-    except EncodeError as error:
-        raise TypeError(f"{path or 'the result'}: {error}") from error
+    members = _sent(value, path)
     if not isinstance(members, dict):
         raise TypeError(f"{path or 'the result'} must not be of type {type(value).__qualname__}")
     return members
+
+
+def _sent(value: Any, path: str) -> Any:
+    """A value in JSON types. One that cannot be sent raises TypeError."""
+    try:
+        return sendable(value)[0]
+    except NotSendable as error:
+        raise TypeError(f"{path or 'the result'}: {error}") from error
 
 
 def _present(members: dict[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,12 @@ import msgspec
 
 from ....codec._backend import dumps
 from ....codec._json import loads
-from ....handlers.json_values import to_json
 from ....handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
 from ....handlers.schemas import result_schema
 from ...protocol.faults import SchemaFault
 from ...protocol.schemas import Schema
 from .blocks import Block, ToolResult, WholeResult
+from .sending import sendable, sendable_text
 
 WRAPPED: Final = "x-fastmcp-wrap-result"
 """Marks the schema of a wrapped value: the client of fastmcp shows the value without the wrapper."""
@@ -76,11 +76,11 @@ class OutputType:
             value: The value that the tool returned.
 
         Raises:
-            EncodeError: The value cannot be written as JSON.
+            NotSendable: The value cannot be written as JSON.
         """
         # Fast path: such a value needs neither a conversion nor a check. NaN and infinity have no JSON form.
         if type(value) is self.plain and (type(value) is not float or isfinite(value)):
-            text = value if type(value) is str else dumps(value).decode()
+            text = sendable_text(value) if type(value) is str else dumps(value).decode()
             return text, {"result": value}, []
         is_refused = False
         if self._pydantic is not None:
@@ -89,8 +89,7 @@ class OutputType:
             except ValueError:
                 # The schema usually says why, below.
                 is_refused = True
-        value = to_json(value)
-        encoded = dumps(value)
+        value, encoded = sendable(value)
         text = value if isinstance(value, str) else encoded.decode()
         structured = {"result": value} if self._is_wrapped else value
         if self._decode is not None:

@@ -18,8 +18,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from ...._pointers import child_of, index_of, parts_of
-from ....codec._backend import dumps
-from ....handlers.json_values import json_of, to_json
+from ....handlers.json_values import json_of
 from ...protocol.contents import text_content
 from ...protocol.definitions import Tool
 from ...protocol.faults import SchemaFault
@@ -28,6 +27,7 @@ from ...protocol.versions import Revision
 from .blocks import ToolResult, has_blocks
 from .contents import listed_blocks, made_blocks
 from .outputs import OutputType
+from .sending import sendable, sendable_text, shown_text
 
 _MAX_ROUNDS: Final = 8
 """How many times arguments are checked. Each check finds at most MAX_FAULTS (`schemas.py`) faults."""
@@ -109,10 +109,11 @@ class CheckedTool:
             The result. If the value does not match the output schema, it is an error result that names the faults.
 
         Raises:
-            EncodeError: The value cannot be written as JSON.
+            NotSendable: The value cannot be written as JSON.
             TypeError: A content block is invalid.
         """
         if type(value) is str and self._is_text:  # the most frequent case: a shorter path to the same result
+            sendable_text(value)
             result: dict[str, Any] = {"content": [{"type": "text", "text": value}]}
             if self._is_structured and revision.structured_results:
                 result["structuredContent"] = {"result": value}
@@ -127,15 +128,15 @@ class CheckedTool:
         elif has_blocks(value):
             return self._result_of(ToolResult(listed_blocks(value)), revision)
         else:
-            value = value if value is None or type(value) is str else to_json(value)
+            value, encoded = (value, b"") if value is None else sendable(value)
             structured = UNSET if value is None or isinstance(value, str) else value
             content = []
             if value is not None:
-                content = [text_content(value if isinstance(value, str) else dumps(value).decode())]
+                content = [text_content(value if isinstance(value, str) else encoded.decode())]
         return _with_structured({"content": content}, structured if self._is_structured else UNSET, revision)
 
     def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
-        structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
+        structured = UNSET if value.structured_content is UNSET else sendable(value.structured_content)[0]
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
         return whole_result(replace(value, structured_content=structured if self._is_structured else UNSET), revision)
@@ -161,7 +162,8 @@ def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> d
     """Return the `CallToolResult` for a `ToolResult`, or for the members of a result, in the form of a revision.
 
     Raises:
-        EncodeError, TypeError: The value is not such a result.
+        NotSendable: A part of the value cannot be written as JSON.
+        TypeError: The value is not such a result.
     """
     if isinstance(value, ToolResult):
         members = {"content": value.content, "structuredContent": value.structured_content}
@@ -172,8 +174,8 @@ def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> d
     structured = members.pop("structuredContent", UNSET)
     if "content" in members:
         members["content"] = made_blocks(members["content"], revision)
-    structured = UNSET if structured is UNSET else to_json(structured)
-    return _with_structured(to_json(members), structured, revision)
+    structured = UNSET if structured is UNSET else sendable(structured)[0]
+    return _with_structured(sendable(members)[0], structured, revision)
 
 
 def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
 
 def error_result(text: str) -> dict[str, Any]:
     """Return the `CallToolResult` of a failed call, with an explanation for the model."""
-    return {"content": [text_content(text)], "isError": True}
+    return {"content": [text_content(shown_text(text))], "isError": True}
 
 
 def _text_of(summary: str, faults: list[SchemaFault]) -> str:

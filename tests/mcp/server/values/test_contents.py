@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
@@ -42,6 +43,11 @@ class Struct(msgspec.Struct):
 
 class Model(BaseModel):
     x: int | None = None
+
+
+@dataclass
+class Reading:
+    value: float
 
 
 @dataclass
@@ -104,6 +110,8 @@ async def test_content_blocks(version: str, schemas: Schemas) -> None:
         schemas.check(version, "GetPromptResult", got)
 
 
+UNSENT = "returned a value that cannot be sent:"
+
 FAULTY_BLOCKS: list[tuple[Any, str]] = [
     (1, "must not be of type int"),
     ({}, "/type must be a string"),
@@ -124,9 +132,7 @@ FAULTY_BLOCKS: list[tuple[Any, str]] = [
 
 
 @rows(("block", "message"), FAULTY_BLOCKS, ids=lambda value: str(value)[:40])
-async def test_an_invalid_block_is_an_internal_error(
-    block: Any, message: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_invalid_block_is_named(block: Any, message: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(TypeError, match=f"^/content/0.*{re.escape(message)}"):
         made_blocks([block], REVISIONS["2025-11-25"])
     server = Server("wrong", "1")
@@ -135,20 +141,131 @@ async def test_an_invalid_block_is_an_internal_error(
 
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
-            for method in ("tools/call", "prompts/get"):
-                assert await client.error(method, {"name": "wrong"}) == (-32603, "Internal error", None)
+            result = await client.result("tools/call", {"name": "wrong"})
+            assert result["isError"]
+            assert result["content"][0]["text"].startswith(f"Tool wrong {UNSENT} /content/0")
+            assert message in result["content"][0]["text"]
+            code, reason, _ = await client.error("prompts/get", {"name": "wrong"})
+            assert code == -32603
+            assert reason.startswith(f"prompt wrong {UNSENT} /messages/0/content")
+            assert message in reason
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
 
 
-@rows("returned", [object(), {"a": object()}, ToolResult([], object()), ToolResult("no")])
-async def test_invalid_results_of_a_tool(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("wrong", "1")
-    server.tool("wrong")(lambda: returned)
+def circular() -> dict[str, Any]:
+    value: dict[str, Any] = {"a": []}
+    value["a"].append(value)
+    return value
 
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+NOT_FINITE = "NaN and infinity are no values of JSON"
+NOT_UTF_8 = "str is not valid UTF-8: surrogates not allowed"
+
+
+@rows(
+    ("returned", "reason"),
+    [
+        (object(), "object is not a JSON value"),
+        ({"a": object()}, "object is not a JSON value, at /a"),
+        ({"a": [1, (each for each in ())]}, "generator is not a JSON value, at /a/1"),
+        (ToolResult([], {"a/b": object()}), "object is not a JSON value, at /a~1b"),
+        (ToolResult("no"), "/content must be an array"),
+        (ToolResult([], {"x": math.inf}), f"{NOT_FINITE}, at /x"),
+        ({"x": [None, -math.inf]}, f"{NOT_FINITE}, at /x/1"),
+        (Reading(math.nan), f"{NOT_FINITE}, at /value"),
+        (math.nan, NOT_FINITE),
+        ("a\ud800", NOT_UTF_8),
+        ({"name": ["b\udcff.txt"]}, f"{NOT_UTF_8}, at /name/0"),
+        ({"\udcff": 1}, NOT_UTF_8),
+        ([TextContent(type="text", text="\ud800")], "str is not valid UTF-8"),
+        (["\ud800"], NOT_UTF_8),
+        (circular(), "the value is circular, or nests too deep, at /a/0"),
+        ({"deep": nested(300)}, "Recursion limit reached, at /deep/0/0"),
+        (nested(254), "Recursion limit reached"),
+        ({(1, 2): "b"}, "Only dicts with str-like or number-like keys are supported"),
+    ],
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", ascii(value))[:40],
+)
+async def test_what_a_tool_returns_and_cannot_be_sent_is_a_result_with_the_reason(
+    returned: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("wrong", "1")
+    server.tool("plain")(lambda: returned)
+
+    async def typed() -> Any:
+        return returned
+
+    names = ["plain"]
+    if type(returned) in (str, float, dict, list, Reading):  # these may have an output schema
+        typed.__annotations__["return"] = dict[str, Any] if type(returned) is dict else type(returned)
+        server.tool(typed)
+        names.append("typed")
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        async with converse(server, "2025-11-25") as client:
-            assert await client.error("tools/call", {"name": "wrong"}) == (-32603, "Internal error", None)
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+        for version in ("2024-11-05", "2025-11-25"):
+            async with converse(server, version) as client:
+                for name in names:
+                    result = await client.result("tools/call", {"name": name})
+                    assert result["isError"], name
+                    assert result["content"][0]["text"].startswith(f"Tool {name} {UNSENT} {reason}"), result
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * len(names) * 2
+    assert "\ud800" not in caplog.text
+
+
+@rows("depth", [190, 199, 200, 244, 246, 248, 250, 252, 253])
+async def test_a_deep_result_is_sent_or_refused_with_the_reason(depth: int) -> None:
+    server = Server("deep", "1")
+    server.tool("deep")(lambda: {"a": nested(depth - 1)})
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "deep"})
+        assert result.get("isError", False) is (depth > 246), depth
+
+
+async def test_a_text_of_an_error_with_a_lone_surrogate_is_shown_with_its_escape() -> None:
+    server = Server("files", "1")
+
+    @server.tool(show_errors=(OSError,))
+    def read() -> str:
+        raise FileNotFoundError(2, "No such file or directory", "b\udcff.txt")
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "read"})
+        assert result["content"][0]["text"].endswith("'b\\udcff.txt'")
+
+
+@rows(
+    ("value", "place"),
+    [(math.nan, "/0"), ({"x": math.inf}, "/x"), (["\ud800"], "/0"), ({"a": {"b": object()}}, "/a/b")],
+    ids=ascii,
+)
+async def test_what_other_functions_return_and_cannot_be_sent_is_an_error_with_the_reason(
+    value: Any, place: str
+) -> None:
+    server = Server("wrong", "1")
+    server.resource("a:b", name="r")(lambda: [value] if type(value) is float else value)
+    server.prompt("p")(lambda: [value] if type(value) is float else value)
+    server.method("vendor/m")(lambda: {"at": value})
+    server.prompt("c", complete={"a": lambda typed, others: [value]})(lambda a: "x")
+
+    async with converse(server, "2025-11-25") as client:
+        ref = {"type": "ref/prompt", "name": "c"}
+        for method, params, what in (
+            ("resources/read", {"uri": "a:b"}, "resource r"),
+            ("prompts/get", {"name": "p"}, "prompt p"),
+            ("vendor/m", None, "method vendor/m"),
+            ("completion/complete", {"ref": ref, "argument": {"name": "a", "value": ""}}, "the completer of a"),
+        ):
+            code, reason, _ = await client.error(method, params)
+            assert code == -32603
+            assert reason.startswith(f"{what} {UNSENT} "), reason
+            assert place in reason or (type(value) is float and method == "vendor/m"), reason
 
 
 @rows("version", VERSIONS)
@@ -247,7 +364,8 @@ async def test_invalid_results_of_a_resource(returned: Any, caplog: pytest.LogCa
 
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
-            assert await client.error("resources/read", {"uri": "a:b"}) == (-32603, "Internal error", None)
+            code, reason, _ = await client.error("resources/read", {"uri": "a:b"})
+            assert (code, reason.partition(": ")[0]) == (-32603, f"resource r {UNSENT[:-1]}")
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -299,7 +417,8 @@ async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCapt
 
     with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
         async with converse(server, "2025-11-25") as client:
-            assert await client.error("prompts/get", {"name": "p"}) == (-32603, "Internal error", None)
+            code, reason, _ = await client.error("prompts/get", {"name": "p"})
+            assert (code, reason.partition(": ")[0]) == (-32603, f"prompt p {UNSENT[:-1]}")
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
@@ -311,8 +430,10 @@ async def test_the_known_members_of_a_whole_result_are_checked() -> None:
     server.tool("own")(lambda: WholeResult({"content": ["x"], "more": {1}}))
 
     async with converse(server, "2025-11-25") as client:
-        for method, params in (("tools/call", {"name": "t"}), ("prompts/get", {"name": "p"})):
-            assert await client.error(method, params) == (-32603, "Internal error", None)
+        result = await client.result("tools/call", {"name": "t"})
+        assert result == {"content": [text(f"Tool t {UNSENT} /content/0/text must be a string")], "isError": True}
+        error = await client.error("prompts/get", {"name": "p"})
+        assert error == (-32603, f"prompt p {UNSENT} /messages must be an array", None)
         [contents] = (await client.result("resources/read", {"uri": "a:b"}))["contents"]
         assert contents == {"uri": "a:b", "mimeType": "application/json", "text": '{"text":""}'}
         assert await client.result("tools/call", {"name": "own"}) == {"content": [text("x")], "more": [1]}
@@ -345,11 +466,13 @@ async def test_invalid_results_of_providers_and_completers() -> None:
     async with converse(server, "2025-11-25") as client:
         failed = (-32603, "Internal error", None)
         assert await client.error("prompts/get", {"name": "x"}) == failed
-        assert await client.error("resources/read", {"uri": "a:b"}) == failed
-        for name, argument in (("x", "a"), ("prompt", "a"), ("prompt", "b")):
+        reason = f"resource of a provider {UNSENT} /contents/0 must not be of type int"
+        assert await client.error("resources/read", {"uri": "a:b"}) == (-32603, reason, None)
+        named = (-32603, f"the completer of b {UNSENT} the values of a completion must be strings", None)
+        for name, argument, error in (("x", "a", failed), ("prompt", "a", failed), ("prompt", "b", named)):
             ref = {"type": "ref/prompt", "name": name}
             params = {"ref": ref, "argument": {"name": argument, "value": ""}}
-            assert await client.error("completion/complete", params) == failed
+            assert await client.error("completion/complete", params) == error
 
 
 UNSAFE = {

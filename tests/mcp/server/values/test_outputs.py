@@ -271,7 +271,6 @@ def test_the_structured_content_of_a_value(annotation: Any, value: Any, text: st
         (Point, {"y": 1}, "/x", "is required"),
         (Point, None, "", "is missing"),
         (list[int], [1, "SECRET"], "/result/1", 'is not of type "integer"'),
-        (float, float("nan"), "/result", 'is not of type "number"'),
         (Reading, Reading("a", -1), "/level", "is less than the minimum of 0"),
         (City, City.model_construct(name="Bern", people="SECRET"), "/people", 'is not of type "integer"'),
         (City, {"people": 1}, "/cityName", "is required"),
