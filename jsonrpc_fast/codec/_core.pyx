@@ -22,10 +22,10 @@ Python code may run, change every container and buffer of the caller, call the c
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
     `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
-    `dumps`, `encode_as`, `refusal`, `cause_of`; `check_extra`, `extra_of`, `append_extra`; `dicts_of`,
-    `write_dicts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; and the classes
-    `HeaderReader`, `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of`
-    and `bits_of`, when pickling `remake`.
+    `dumps`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`; `check_faults`, `dicts_of`, `write_parts`;
+    `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; and the classes `HeaderReader`,
+    `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of` and `bits_of`,
+    when pickling `remake`.
 
 What is held there:
   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
@@ -129,9 +129,11 @@ from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
 from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
 from ..types import ENVELOPE_MEMBERS, UNSET, Classification
 from ._any_errors import code_and_message
-from ._dicts import dicts_of, write_dicts
-from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
+from ._dicts import check_faults, dicts_of, write_parts
+from ._extra import RESERVED_IN_RESPONSES, check_extra, extra_of
 from ._json import (
+    HARMLESS_OPTIONS,
+    Fragment,
     JSONDecodeError,
     cause_of,
     check_depth,
@@ -252,6 +254,7 @@ include "_core_parts/write_strings.pxi"
 include "_core_parts/write_numbers.pxi"
 include "_core_parts/write_values.pxi"
 include "_core_parts/encoding.pxi"
+include "_core_parts/dicts.pxi"
 include "_core_parts/serving.pxi"
 include "_core_parts/invariants.pxi"
 

@@ -6,28 +6,54 @@ import sys
 from typing import Any, Final
 
 from ..codes import ParseErrorCode
-from ..errors import ParseError
-from ..profile import Profile, is_plain
-from ._json import Default, JSONDecodeError, dumps, loads_exact, on_one_line
+from ..errors import EncodeError, ParseError
+from ._json import (
+    OPT_SORT_KEYS,
+    Default,
+    JSONDecodeError,
+    check_depth,
+    dumps,
+    dumps_bounded,
+    loads_exact,
+    on_one_line,
+)
 from ._numbers import loads_as
 
 # The types of an id that orjson reads exactly. A float may be an integer beyond 64 bits that was rounded.
 _EXACT_IDS: Final = (str, int, type(None))
 
 
-def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError]) -> Any:
-    """Return the dicts of a JSON text that `decode` accepts.
+def check_faults(faults: object) -> None:
+    """Raise ValueError for a value that `decode_dict` does not know."""
+    if type(faults) is not str or faults not in ("raise", "keep"):
+        raise ValueError('faults must be "raise" or "keep"')
+
+
+def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError], faults: str) -> Any:
+    """Return the dicts of a JSON text.
 
     Args:
         text: The text.
-        decoded: The result of `decode` for it, not a ParseError.
+        decoded: The result of `decode` for it.
         numbers: How the profile reads numbers (`numbers_of`).
         fault_class: The ParseError of the backend.
+        faults: As in `decode_dict`.
 
     Returns:
-        A dict; for a batch a list, with a ParseError in place of each invalid item. A ParseError if a number is too
-        large, in a member of a single message that the profile does not define.
+        What `decode_dict` returns, or the ParseError that it raises.
     """
+    if isinstance(decoded, ParseError):
+        return decoded
+    found = _dicts_of(text, decoded, numbers, fault_class)
+    if faults == "raise" and type(found) is list:
+        for item in found:
+            if isinstance(item, ParseError):
+                return item
+    return found
+
+
+def _dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError]) -> Any:
+    """As `dicts_of`, of a text that has no fault as a whole, and with a ParseError in place of each invalid item."""
     messages = decoded if type(decoded) is list else [decoded]
     try:
         value = loads_as(text, numbers)
@@ -80,67 +106,52 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
     return found
 
 
-def write_dicts(
-    message: Any, judged: Any, profile: Profile, raw_type: type[Any], delimited: bool, default: Default, option: int
-) -> bytes:
-    """Return a message, or a batch of them, as one line of JSON.
+def has_odd_parts(message: dict[Any, Any], raw_type: type[Any]) -> bool:
+    """Return whether a message has what orjson does not write: a `Raw`, or a wide id."""
+    id, error = message.get("id"), message.get("error")
+    return (
+        raw_type in map(type, message.values())
+        or (isinstance(id, int) and not -(2**63) <= id < 2**64)
+        or (isinstance(error, dict) and raw_type in map(type, error.values()))
+    )
+
+
+def write_dict(message: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
+    """Return a valid message as JSON. Arguments and exceptions as in `write_parts`."""
+    if type(message) is dict and not has_odd_parts(message, raw_type):
+        try:
+            check_depth(message, option)  # before `default` is called
+        except EncodeError:
+            pass
+        else:
+            return dumps_bounded(message, default, option)
+    return write_parts(message, raw_type, default, option)
+
+
+def write_parts(message: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
+    """Return a valid message, or its error object, written member by member: it has odd parts, or as a whole it is too
+    deep for orjson.
 
     Args:
-        message: A dict, or a list of them.
-        judged: The result of `parse` for it.
-        profile: The profile, as `plain_profile` returns it.
+        message: The message.
         raw_type: The `Raw` of the backend.
-        delimited: End in `\\n`.
         default: As in `encode`.
         option: As in `encode`.
 
     Raises:
-        ParseError: A message is not valid.
         EncodeError: A value cannot be written as JSON.
     """
-    for item in judged if isinstance(judged, list) else [judged]:
-        if isinstance(item, ParseError):
-            raise item
-    if not is_plain(profile):
-        from ._forms import default_of  # loaded only for such profiles
-
-        default = default_of(profile, default)
-    if isinstance(message, list):
-        text = b"[" + b",".join([_write_dict(item, raw_type, default, option) for item in message]) + b"]"
-    else:
-        text = _write_dict(message, raw_type, default, option)
-    return text + b"\n" if delimited else text
-
-
-def _write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
-    """Return a valid message, or its error object, as JSON."""
-    members = dict(obj)  # orjson would pass a subclass of dict to `default` under OPT_PASSTHROUGH_SUBCLASS
-    text = _write_members(members, raw_type, default, option)
-    return dumps(members, default, option) if text is None else text
-
-
-def _write_members(members: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes | None:
-    """Return an object written member by member; None if orjson can write it as a whole."""
-    written: dict[Any, bytes] = {}
-    for name, value in members.items():
+    members = []
+    for name, value in dict(message).items():
         if type(value) is raw_type:
-            written[name] = on_one_line(bytes(value))
+            token = on_one_line(bytes(value))
         elif name == "error" and isinstance(value, dict):
-            error = _write_members(dict(value), raw_type, default, option)
-            if error is not None:
-                written[name] = error
+            token = write_parts(value, raw_type, default, option)
         elif name == "id" and isinstance(value, int) and not -(2**63) <= value < 2**64:
-            written[name] = b"%d" % value  # orjson refuses integers beyond 64 bits
-    if not written:
-        return None
-    return (
-        b"{"
-        + b",".join(
-            [
-                dumps({name: None}, default, option)[1:-5]  # the name and its colon, without "{" and "null}"
-                + (written[name] if name in written else dumps(value, default, option))
-                for name, value in members.items()
-            ]
-        )
-        + b"}"
-    )
+            token = b"%d" % value  # orjson refuses integers beyond 64 bits
+        else:
+            token = dumps(value, default, option)
+        members.append((dumps({name: None}, default, option)[1:-5], token))  # without "{" and "null}"
+    if option & OPT_SORT_KEYS:
+        members.sort()
+    return b"{" + b",".join([name + token for name, token in members]) + b"}"

@@ -1,16 +1,18 @@
-"""Messages as a profile writes them: the form of the envelope (`Profile.writes`), and decimals. For both backends.
+"""Messages as a profile writes them: the form of the envelope (`Profile.writes`), and decimals.
 
-The encoders write JSON-RPC 2.0. A message of another form is made from their text, whose beginning is known.
+The encoders write JSON-RPC 2.0. The pure backend makes a message of another form from their text, whose beginning is
+known; the core has `set_form`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, get_args
 
 from ..profile import Profile, WrittenForm
 from ._json import Default
+
+FORMS: Final = get_args(WrittenForm)
 
 # The encoders write the envelope first, without spaces and in this order: `jsonrpc`, `id`, then the method and params,
 # the result or the error.
@@ -55,28 +57,3 @@ def written_as(text: bytes, form: WrittenForm) -> bytes:
         return b"{%b" % rest[:-1] + b',"result":null}'
     head = b"{" if found["id"] else b'{"id":null,'
     return head + rest if found["params"] else head + rest[:-1] + b',"params":[]}'
-
-
-def encode_as(
-    encode: Callable[..., bytes],
-    message: Any,
-    profile: Profile,
-    delimited: bool,
-    default: Default,
-    option: int,
-    form: WrittenForm | None = None,
-) -> bytes:
-    """Encode a message or a batch as a profile writes it; see `encode`, which is the first argument.
-
-    form: The form to write, in place of the profile's.
-    """
-    default = default_of(profile, default)
-    form = profile.writes if form is None else form
-    if form == "2.0" or not message:
-        return encode(message, delimited=delimited, default=default, option=option)
-    if isinstance(message, list):
-        texts = [written_as(encode(item, delimited=False, default=default, option=option), form) for item in message]
-        text = b"[" + b",".join(texts) + b"]"
-    else:
-        text = written_as(encode(message, delimited=False, default=default, option=option), form)
-    return text + b"\n" if delimited else text

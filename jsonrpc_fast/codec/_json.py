@@ -68,6 +68,20 @@ Fragment: Final = engine.Fragment
 loads = engine.loads
 dumps_unchecked = engine.dumps  # raises TypeError instead of EncodeError
 
+HARMLESS_OPTIONS: Final = (
+    engine.OPT_NAIVE_UTC
+    | engine.OPT_NON_STR_KEYS
+    | engine.OPT_OMIT_MICROSECONDS
+    | engine.OPT_PASSTHROUGH_DATACLASS
+    | engine.OPT_PASSTHROUGH_DATETIME
+    | engine.OPT_PASSTHROUGH_SUBCLASS
+    | engine.OPT_SERIALIZE_DATACLASS
+    | engine.OPT_SERIALIZE_NUMPY
+    | engine.OPT_SERIALIZE_UUID
+    | engine.OPT_UTC_Z
+)
+"""Options that change nothing about values of exactly the types of JSON, with str as names."""
+
 # These two options would put a line break inside a message.
 FORBIDDEN_OPTIONS: Final = engine.OPT_INDENT_2 | engine.OPT_APPEND_NEWLINE
 
@@ -82,24 +96,34 @@ def check_option(option: int) -> None:
 
 def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
     """Return `value` as JSON on one line. Raises EncodeError. `option` is checked already."""
+    check_depth(value, option)
+    return dumps_bounded(value, default, option)
+
+
+def dumps_bounded(value: object, default: Default = None, option: int = 0) -> bytes:
+    """As `dumps`, of a value that `check_depth` accepts."""
     try:
         if default is None:  # orjson would call it
-            check_depth(value, option)
             return engine.dumps(value, option=option)
-        # orjson may leave an object to `default`, which may return a deep value, so the depth at that place must be
-        # known.
-        left: Left = {}
-        check_depth(value, option, 0, left)
-        return engine.dumps(value, _bounded(default, option, left), option)
+        return engine.dumps(value, _bounded(default, option, value), option)
     except engine.JSONEncodeError as error:
         raise refusal(error) from cause_of(error)
 
 
-def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable[[Any], Any]:
-    """Return a `default` whose results are checked, too. left: the objects that `check_depth` has found."""
+def _bounded(default: Callable[[Any], Any], option: int, whole: object) -> Callable[[Any], Any]:
+    """Return a `default` whose results are checked, too. whole: the value that is written.
+
+    orjson may leave an object to `default`, which may return a deep value. The depth of the object is looked up when a
+    result has parts, which is rare.
+    """
+    left: Left = {}
 
     def bounded(value: object) -> object:
         written = default(value)
+        if type(written) in _SCALARS or type(written) is Fragment:
+            return written
+        if not left:
+            check_depth(whole, option, 0, left)
         depth = left[id(value)][1] if id(value) in left else 0
         check_depth(written, option, depth, left)
         return written

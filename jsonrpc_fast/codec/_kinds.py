@@ -135,8 +135,10 @@ def is_object(value: object, raw_type: type[Any]) -> bool:
 
 
 def is_array(value: object, raw_type: type[Any]) -> bool:
-    """Return whether a payload is an array: a list, or a `Raw` of one."""
-    return isinstance(value, list) or (type(value) is raw_type and bytes(value).startswith(b"["))  # type: ignore[call-overload]
+    """Return whether a payload is an array: a list, a tuple, or a `Raw` of one."""
+    if type(value) is raw_type:
+        return bytes(value).startswith(b"[")  # type: ignore[call-overload, no-any-return]
+    return isinstance(value, list) or type(value) is tuple
 
 
 def _is_null(value: object, raw_type: type[Any]) -> bool:

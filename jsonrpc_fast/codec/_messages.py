@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
 
 from .. import errors
@@ -162,7 +163,7 @@ class Request(_Message, Generic[P]):
     Args:
         id: An int, a str, a float or None (null). The response carries the same id.
         method: The name of the method.
-        params: A dict, a list or a `Raw` of either; None if absent.
+        params: A dict, a list, or a `Raw` of either; None if absent. A tuple becomes a list.
         extra: Members that JSON-RPC does not define, by name.
 
     Raises:
@@ -193,15 +194,24 @@ class Request(_Message, Generic[P]):
     ) -> Request[None]: ...
 
     @overload
+    def __new__(
+        cls, id: MessageId, method: str, params: tuple[Any, ...], *, extra: dict[str, Any] | None = None
+    ) -> Request[list[Any]]: ...
+
+    @overload
     def __new__(cls, id: MessageId, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Request[P]: ...
 
     def __new__(
-        cls, id: MessageId, method: str, params: Params = None, *, extra: dict[str, Any] | None = None
+        cls,
+        id: MessageId,
+        method: str,
+        params: Params | tuple[Any, ...] = None,
+        *,
+        extra: dict[str, Any] | None = None,
     ) -> Request[Any]:
         _check_id(id)
         _check_method(method)
-        _check_params(params)
-        return with_extra(make_request(id, method, params), check_extra(extra, ENVELOPE_MEMBERS))
+        return with_extra(make_request(id, method, _checked_params(params)), check_extra(extra, ENVELOPE_MEMBERS))
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Request | None:
@@ -226,7 +236,7 @@ class Notification(_Message, Generic[P]):
 
     Args:
         method: The name of the method.
-        params: A dict, a list or a `Raw` of either; None if absent.
+        params: A dict, a list, or a `Raw` of either; None if absent. A tuple becomes a list.
         extra: Members that JSON-RPC does not define, by name.
 
     Raises:
@@ -252,12 +262,18 @@ class Notification(_Message, Generic[P]):
     ) -> Notification[None]: ...
 
     @overload
+    def __new__(
+        cls, method: str, params: tuple[Any, ...], *, extra: dict[str, Any] | None = None
+    ) -> Notification[list[Any]]: ...
+
+    @overload
     def __new__(cls, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Notification[P]: ...
 
-    def __new__(cls, method: str, params: Params = None, *, extra: dict[str, Any] | None = None) -> Notification[Any]:
+    def __new__(
+        cls, method: str, params: Params | tuple[Any, ...] = None, *, extra: dict[str, Any] | None = None
+    ) -> Notification[Any]:
         _check_method(method)
-        _check_params(params)
-        return with_extra(make_notification(method, params), check_extra(extra, ENVELOPE_MEMBERS))
+        return with_extra(make_notification(method, _checked_params(params)), check_extra(extra, ENVELOPE_MEMBERS))
 
     @classmethod
     def from_dict(cls, obj: object, profile: Profile = JSONRPC) -> Notification | None:
@@ -636,9 +652,11 @@ def _check_method(method: object) -> None:
         raise TypeError(f"method must be a str, not {type(method).__name__}")
 
 
-def _check_params(params: object) -> None:
+def _checked_params(params: Any) -> Any:
     if not (params is None or is_object(params, Raw) or is_array(params, Raw)):
-        raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
+        expected = "a dict, a list, a tuple, a Raw of an object or array, or None"
+        raise TypeError(f"params must be {expected}, not {type(params).__name__}")
+    return list(params) if type(params) is tuple else params
 
 
 def _check_result(result: object) -> None:
@@ -692,6 +710,7 @@ class Rules(dict[int, Verdict]):
         limits: Its limits.
         message_bytes: The maximum size of a message.
         numbers: How numbers are read (`numbers_of`).
+        forms: The module `_forms`, if messages are written in another way than in JSON-RPC 2.0.
         has_text_limits: The profile refuses some JSON for its depth or a number, or reads some numbers differently from
             orjson.
         has_usual_errors: An error that has a code and a message is valid.
@@ -705,6 +724,7 @@ class Rules(dict[int, Verdict]):
     """
 
     __slots__ = (
+        "forms",
         "has_text_limits",
         "has_usual_errors",
         "id_characters",
@@ -728,6 +748,11 @@ class Rules(dict[int, Verdict]):
         self.limits = profile.limits
         self.message_bytes = self.limits.message_bytes
         self.numbers = numbers_of(self.profile)
+        self.forms: ModuleType | None = None
+        if not is_plain(self.profile):
+            from . import _forms  # loaded only for such profiles
+
+            self.forms = _forms
         self.has_text_limits = self.limits.depth < MAX_DEPTH or self.numbers != 0
         self.max_dict_bytes = min(self.message_bytes, MAX_DICT_BYTES)
         self.id_characters = self.limits.id_bytes // 4
@@ -784,17 +809,17 @@ def message_of(obj: Any, rules: Rules, index: int | None = None, kinds: int = 0)
         index: The position in a batch.
         kinds: The kinds that a dict cannot show.
     """
-    kinds |= kinds_of(obj, rules.limits, Raw)
-    found = rules[kinds]
+    found = rules[kinds | kinds_of(obj, rules.limits, Raw)]
     if found.fault is not None:
-        id = obj.get("id") if found.is_id_certain else None
-        return ParseError(found.fault, id, index=index, reply_expected=found.reply_expected)
+        return _fault_of(obj, found, index)
     keeps_extra = rules.profile.extra_members == "keep"
     message: Request | Notification | Response
     if found.kind == "request" or found.kind == "notification":
         params = obj.get("params")
         if type(params) is Raw and bytes(params) == b"null":  # a profile may accept null params
             params = None
+        elif type(params) is tuple:
+            params = list(params)
         if found.kind == "request":
             message = make_request(obj["id"], obj["method"], params)
         else:
@@ -811,6 +836,26 @@ def message_of(obj: Any, rules: Rules, index: int | None = None, kinds: int = 0)
         params = obj["params"]
         extra["params"] = params.decode() if isinstance(params, Raw) else params
     return with_extra(message, extra or None)
+
+
+def fault_in(obj: Any, rules: Rules) -> ParseError | None:
+    """Return the first fault of a message or a batch in dicts."""
+    if not isinstance(obj, list):
+        found = rules[kinds_of(obj, rules.limits, Raw)]
+        return None if found.fault is None else _fault_of(obj, found, None)
+    fault = rules.batch_fault(len(obj))
+    if fault is not None:
+        return fault
+    for index, item in enumerate(obj):
+        found = rules[kinds_of(item, rules.limits, Raw)]
+        if found.fault is not None:
+            return _fault_of(item, found, index)
+    return None
+
+
+def _fault_of(obj: Any, found: Verdict, index: int | None) -> ParseError:
+    id = obj.get("id") if found.is_id_certain else None
+    return ParseError(found.fault, id, index=index, reply_expected=found.reply_expected)  # type: ignore[arg-type]
 
 
 def fault_with_id(
@@ -852,7 +897,7 @@ def as_it_is(obj: object) -> object:
 
 
 def encode(
-    message: Request[Any] | Notification[Any] | Response[Any] | list[Any],
+    message: Request[Any] | Notification[Any] | Response[Any] | list[Any] | tuple[Any, ...],
     profile: Profile = JSONRPC,
     *,
     delimited: bool = True,
@@ -864,7 +909,8 @@ def encode(
     The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
 
     Args:
-        message: An empty list gives b"": an empty batch is not a message (section 6).
+        message: A message, or a list or a tuple of messages. An empty one gives b"": an empty batch is not a message
+            (section 6).
         profile: Says how messages are written (`Profile.writes`), and whether a Decimal is (`Profile.floats`).
         delimited: End in `\\n`.
         default: Orjson's `default` for the payloads.
@@ -875,16 +921,19 @@ def encode(
         TypeError: `message` is not a message, or `profile` is not a Profile.
         ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
-    if profile is not JSONRPC and not is_plain(plain := rules_of(profile).profile):
-        from ._forms import encode_as  # loaded only for such profiles
-
-        return encode_as(encode, message, plain, delimited, default, option)
-    if isinstance(message, list):
+    rules = rules_of(profile)
+    default = default_in(rules, default)
+    if isinstance(message, list) or type(message) is tuple:
         if not message:
             return b""
-        text = b"[" + b",".join([_encode_message(item, default, option) for item in message]) + b"]"
+        texts = [_encode_message(item, default, option) for item in message]
+        if rules.forms is not None:
+            texts = [rules.forms.written_as(item, rules.profile.writes) for item in texts]
+        text = b"[" + b",".join(texts) + b"]"
     else:
         text = _encode_message(message, default, option)
+        if rules.forms is not None:
+            text = rules.forms.written_as(text, rules.profile.writes)
     return text + b"\n" if delimited else text
 
 
@@ -927,7 +976,14 @@ def _encode_message(message: object, default: Default = None, option: int = 0) -
 
 
 def encode_request(
-    id: MessageId, method: str, params: Any = None, *, delimited: bool = True, default: Default = None, option: int = 0
+    id: MessageId,
+    method: str,
+    params: Any = None,
+    *,
+    profile: Profile = JSONRPC,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
 ) -> bytes:
     """Encode a request as one line of JSON, without making a `Request`.
 
@@ -935,6 +991,7 @@ def encode_request(
         id: As in `Request`.
         method: As in `Request`.
         params: Any value that orjson writes as an object or an array; None if absent.
+        profile: As in `encode`.
         delimited: End in `\\n`.
         default: As in `encode`.
         option: As in `encode`.
@@ -943,18 +1000,27 @@ def encode_request(
         EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
+    if profile is not JSONRPC:
+        default = default_in(rules_of(profile), default)
     text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
-    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+    return _line(text + _encode_params(params, default, option) + b"}", profile, delimited)
 
 
 def encode_notification(
-    method: str, params: Any = None, *, delimited: bool = True, default: Default = None, option: int = 0
+    method: str,
+    params: Any = None,
+    *,
+    profile: Profile = JSONRPC,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
 ) -> bytes:
     """Encode a notification as one line of JSON, without making a `Notification`.
 
     Args:
         method: As in `Notification`.
         params: Any value that orjson writes as an object or an array; None if absent.
+        profile: As in `encode`.
         delimited: End in `\\n`.
         default: As in `encode`.
         option: As in `encode`.
@@ -963,18 +1029,27 @@ def encode_notification(
         EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
+    if profile is not JSONRPC:
+        default = default_in(rules_of(profile), default)
     text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
-    return text + _encode_params(params, default, option) + (b"}\n" if delimited else b"}")
+    return _line(text + _encode_params(params, default, option) + b"}", profile, delimited)
 
 
 def encode_result(
-    id: MessageId, result: Any, *, delimited: bool = True, default: Default = None, option: int = 0
+    id: MessageId,
+    result: Any,
+    *,
+    profile: Profile = JSONRPC,
+    delimited: bool = True,
+    default: Default = None,
+    option: int = 0,
 ) -> bytes:
     """Encode a response with a result as one line of JSON, without making a `Response`.
 
     Args:
         id: As in `Response`.
         result: Any value that orjson writes.
+        profile: As in `encode`.
         delimited: End in `\\n`.
         default: As in `encode`.
         option: As in `encode`.
@@ -983,8 +1058,10 @@ def encode_result(
         EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
-    text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
-    return text + (b"}\n" if delimited else b"}")
+    if profile is not JSONRPC:
+        default = default_in(rules_of(profile), default)
+    text = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode_id(id), _encode_payload(result, default, option))
+    return _line(text, profile, delimited)
 
 
 def encode_error(
@@ -993,6 +1070,7 @@ def encode_error(
     message: str,
     data: Any = UNSET,
     *,
+    profile: Profile = JSONRPC,
     delimited: bool = True,
     default: Default = None,
     option: int = 0,
@@ -1004,6 +1082,7 @@ def encode_error(
         code: As in `Error`.
         message: As in `Error`.
         data: Any value that orjson writes; UNSET if absent.
+        profile: As in `encode`.
         delimited: End in `\\n`.
         default: As in `encode`.
         option: As in `encode`.
@@ -1012,11 +1091,26 @@ def encode_error(
         EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
+    if profile is not JSONRPC:
+        default = default_in(rules_of(profile), default)
     text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)
     text += b',"error":{"code":%d,"message":%b' % (_check_error(code, message), dumps(message))
     if data is not UNSET:
         text += b',"data":%b' % _encode_payload(data, default, option)
-    return text + (b"}}\n" if delimited else b"}}")
+    return _line(text + b"}}", profile, delimited)
+
+
+def default_in(rules: Rules, default: Default) -> Default:
+    """Return the `default` for payloads, which writes a Decimal as a number if the profile has decimals."""
+    return default if rules.forms is None else rules.forms.default_of(rules.profile, default)
+
+
+def _line(text: bytes, profile: Profile, delimited: bool) -> bytes:
+    if profile is not JSONRPC:
+        rules = rules_of(profile)
+        if rules.forms is not None:
+            text = rules.forms.written_as(text, rules.profile.writes)
+    return text + b"\n" if delimited else text
 
 
 def _encode_id(id: MessageId) -> bytes:

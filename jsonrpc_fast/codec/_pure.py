@@ -18,7 +18,7 @@ from ..errors import HANDLER_FAILURES
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
-from ._dicts import dicts_of, write_dicts
+from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
 from ._kinds import is_error_object
@@ -34,12 +34,14 @@ from ._messages import (
     Response,
     Rules,
     as_it_is,
+    default_in,
     encode,
     encode_error,
     encode_many,
     encode_notification,
     encode_request,
     encode_result,
+    fault_in,
     fault_with_id,
     message_of,
     rules_of,
@@ -48,8 +50,8 @@ from ._messages import (
 from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
-from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as, numbers_of
-from ._pure_fast import with_fast_path
+from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as
+from ._pure_fast import read_dicts, with_fast_path
 from ._responding import Responder
 from ._scanner import (
     Envelope,
@@ -85,7 +87,7 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
     What only the text shows is not checked: duplicate members, the size and the depth.
 
     Args:
-        obj: A dict, or a list of them.
+        obj: A dict, or a list or a tuple of them.
         profile: The rules.
 
     Returns:
@@ -95,6 +97,8 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
         TypeError: `profile` is not a Profile.
     """
     rules = rules_of(profile)
+    if type(obj) is tuple:
+        obj = list(obj)
     if not isinstance(obj, list):
         return message_of(as_it_is(obj), rules)
     fault = rules.batch_fault(len(obj))
@@ -320,9 +324,24 @@ def classify(data: bytes | bytearray | memoryview | str) -> Classification:
     return Classification("invalid", None, message.id)
 
 
+@overload
 def decode_dict(
-    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC
-) -> dict[str, Any] | list[dict[str, Any] | ParseError]:
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, faults: Literal["raise"] = "raise"
+) -> dict[str, Any] | list[dict[str, Any]]: ...
+
+
+@overload
+def decode_dict(
+    data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, faults: Literal["keep"]
+) -> dict[str, Any] | list[dict[str, Any] | ParseError]: ...
+
+
+def decode_dict(
+    data: bytes | bytearray | memoryview | str,
+    profile: Profile = JSONRPC,
+    *,
+    faults: Literal["raise", "keep"] = "raise",
+) -> dict[str, Any] | list[dict[str, Any]] | list[dict[str, Any] | ParseError]:
     """Validate one JSON text and return it as a dict, or a list of them, that holds everything in the text.
 
     The rules are those of `decode`, but no member is dropped.
@@ -330,24 +349,27 @@ def decode_dict(
     Args:
         data: UTF-8 bytes, or a str.
         profile: The rules.
+        faults: What to do with an invalid item of a batch: raise the first one's fault ("raise"), whose `index` says
+            which it is, or put the ParseError in place of the item ("keep").
 
     Returns:
-        The message; for a batch a list, with a ParseError in place of each invalid item.
+        The message; for a batch a list of them.
 
     Raises:
-        ParseError: `data` is not a valid message or batch.
+        ParseError: `data` is not a valid message or batch; with `faults="raise"`, also for an item of a batch.
         TypeError: `data` or `profile` has another type.
+        ValueError: `faults` has another value.
     """
-    rules_of(profile)  # raises TypeError for an argument that is not a Profile, whatever the text is
+    rules = rules_of(profile)  # raises TypeError for an argument that is not a Profile, whatever the text is
+    check_faults(faults)
     text = to_bytes(data)  # a copy of a buffer, which may change between the two reads
-    decoded = decode(text, profile, raw=True) if isinstance(text, bytes) else text
-    if isinstance(decoded, ParseError):
-        del data, text  # the traceback holds this frame
-        raise decoded
-    assert isinstance(text, bytes)
-    found = dicts_of(text, decoded, numbers_of(profile), ParseError)
+    found: Any = text
+    if isinstance(text, bytes):
+        found = read_dicts(text, rules)
+        if found is None:
+            found = dicts_of(text, decode(text, profile, raw=True), rules.numbers, ParseError, faults)
     if isinstance(found, ParseError):
-        del data, text, decoded
+        del data, text  # the traceback holds this frame
         raise found
     return found  # type: ignore[no-any-return]
 
@@ -408,7 +430,7 @@ def places(decoder: Decoder[Any]) -> list[Place] | None:
 
 
 def encode_dict(
-    message: dict[str, Any] | list[Any],
+    message: dict[str, Any] | list[Any] | tuple[Any, ...],
     profile: Profile = JSONRPC,
     *,
     delimited: bool = True,
@@ -418,7 +440,8 @@ def encode_dict(
     """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
 
     Args:
-        message: As `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
+        message: As `decode_dict` returns it; a tuple is an array. `params`, `result` and the data of an error may be
+            `Raw`.
         profile: The rules.
         delimited: End in `\\n`.
         default: As in `encode`.
@@ -431,8 +454,19 @@ def encode_dict(
         ValueError: The option breaks lines.
     """
     check_option(option)
-    judged = parse(message, profile)
-    return write_dicts(message, judged, rules_of(profile).profile, Raw, delimited, default, option)
+    rules = rules_of(profile)
+    if type(message) is tuple:
+        message = list(message)
+    fault = fault_in(message, rules)
+    if fault is not None:
+        del message
+        raise fault
+    default = default_in(rules, default)
+    if isinstance(message, list):
+        text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
+    else:
+        text = write_dict(message, Raw, default, option)  # type: ignore[arg-type]  # a valid message
+    return text + b"\n" if delimited else text
 
 
 def respond(

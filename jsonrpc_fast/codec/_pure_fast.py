@@ -33,6 +33,7 @@ from ._messages import (
     Raw,
     Request,
     Rules,
+    fault_in,
     known_rules,
     make_error,
     make_notification,
@@ -174,6 +175,22 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
             message = message_of(item, rules, len(messages))
         messages.append(message)
     return messages
+
+
+def read_dicts(text: bytes, rules: Rules) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Return the valid message or batch that a JSON text holds in full, for `decode_dict`; None for another text."""
+    try:
+        value = loads(text) if len(text) <= rules.message_bytes else None
+    except JSONDecodeError:
+        return None
+    if type(value) is not dict and type(value) is not list:
+        return None
+    if fault_in(value, rules) is not None or (rules.has_text_limits and not _is_within_limits(text, rules)):
+        return None
+    for item in (value,) if type(value) is dict else value:
+        if type(item.get("id")) is float:  # perhaps an integer beyond 64 bits
+            return None
+    return value if _is_lossless(text, value) else None
 
 
 def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from .._pointers import pointer_to
 from ..errors import EncodeError
-from ..profile import JSONRPC, Profile, WrittenForm, is_plain
+from ..profile import JSONRPC, Profile, is_plain
 from ..types import UNSET, MessageId, Unset
 from ._backend import dumps, encode, encode_error, encode_notification, encode_request, encode_result
-from ._forms import default_of, encode_as, written_as
 from ._json import Default
 
 
@@ -28,7 +27,6 @@ class Encoders:
 
     Attributes:
         encode: Like `jsonrpc_fast.encode`. The next four are like the functions of the same names.
-        form: The form in which messages are written now.
     """
 
     __slots__ = (
@@ -39,24 +37,26 @@ class Encoders:
         "encode_notification",
         "encode_request",
         "encode_result",
-        "form",
     )
 
     def __init__(self, profile: Profile = JSONRPC) -> None:
         self._profile = profile
         self._is_peer_known = not depends_on_peer(profile)
-        self.form: WrittenForm = profile.writes
-        self.encode: Callable[..., bytes] = encode if is_plain(profile) else self._encode
+        self.encode: Callable[..., bytes] = self._of(encode)
         self.encode_error: Callable[..., bytes] = self._of(encode_error)
         self.encode_notification: Callable[..., bytes] = self._of(encode_notification)
         self.encode_request: Callable[..., bytes] = self._of(encode_request)
         self.encode_result: Callable[..., bytes] = self._of(encode_result)
 
     def _of(self, function: Callable[..., bytes]) -> Callable[..., bytes]:
-        return function if is_plain(self._profile) else partial(self._encode_members, function)
+        return function if is_plain(self._profile) else partial(self._encode, function)
 
     def default_of(self, default: Default) -> Default:
         """Return the `default` that payloads are written with."""
+        if is_plain(self._profile):
+            return default
+        from ._forms import default_of  # loaded only for such profiles
+
         return default_of(self._profile, default)
 
     def encode_call(
@@ -90,23 +90,11 @@ class Encoders:
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:
-                self.form = "2.0"
+                self._profile = _plain_of(self._profile)
         return self._is_peer_known
 
-    def _encode(self, message: Any, *, delimited: bool = True, default: Default = None, option: int = 0) -> bytes:
-        return encode_as(encode, message, self._profile, delimited, default, option, self.form)
-
-    def _encode_members(
-        self,
-        function: Callable[..., bytes],
-        *members: Any,
-        delimited: bool = True,
-        default: Default = None,
-        option: int = 0,
-    ) -> bytes:
-        text = function(*members, delimited=False, default=default_of(self._profile, default), option=option)
-        text = written_as(text, self.form)
-        return text + b"\n" if delimited else text
+    def _encode(self, function: Callable[..., bytes], *members: Any, **options: Any) -> bytes:
+        return function(*members, profile=self._profile, **options)
 
 
 def depends_on_peer(profile: Profile) -> bool:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import OrderedDict
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.errors import EncodeError
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, Limits, Profile
+from jsonrpc_fast.codec._dicts import dicts_of
+from jsonrpc_fast.codec._numbers import numbers_of
+from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.errors import EncodeError, ParseError
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from ..fuzz.mutate import mutants
-from ..support.comparison import Backends, assert_same
+from ..support.comparison import Backends, assert_same, exactly, plain
 from ..support.oracle import orjson
 from ..support.tables import rows
 
@@ -52,7 +58,7 @@ def test_ids_of_any_width(impl: ModuleType, digits: int) -> None:
     id = 10**digits - 1
     text = b'{"jsonrpc":"2.0","\\u0069d":%d,"result":"\xc3\xa9"}' % id
     assert impl.decode_dict(text) == {"jsonrpc": "2.0", "id": id, "result": "é"}
-    assert impl.decode_dict(b"[%b,1]" % text)[0]["id"] == id
+    assert impl.decode_dict(b"[%b,1]" % text, faults="keep")[0]["id"] == id
     written = b'{"jsonrpc":"2.0","id":%d,"result":"\xc3\xa9"}' % id
     assert impl.encode_dict(impl.decode_dict(text), delimited=False) == written
 
@@ -103,11 +109,11 @@ def test_faults_are_raised(impl: ModuleType) -> None:
 
 def test_each_item_of_a_batch_on_its_own(impl: ModuleType) -> None:
     text = b'[{"jsonrpc":"2.0","method":"m","a":1},7,{"jsonrpc":"2.0","id":%b,"method":"m"}]'
-    found = impl.decode_dict(text % b"1")
+    found = impl.decode_dict(text % b"1", faults="keep")
     assert found[0] == {"jsonrpc": "2.0", "method": "m", "a": 1}
     assert (found[1].code.name, found[1].index) == ("NOT_AN_OBJECT", 1)
     assert found[2] == {"jsonrpc": "2.0", "id": 1, "method": "m"}
-    found = impl.decode_dict(text % (b"9" * 5000))
+    found = impl.decode_dict(text % (b"9" * 5000), faults="keep")
     assert found[0] == {"jsonrpc": "2.0", "method": "m", "a": 1}
     assert (found[2].code.name, found[2].index) == ("ID_TOO_LONG", 2)
 
@@ -162,10 +168,215 @@ def test_encode_judges(impl: ModuleType) -> None:
         impl.encode_dict({"jsonrpc": "2.0", "id": 1, "result": 1, 2: 3})
 
 
+def test_the_first_fault_of_a_batch_is_raised(impl: ModuleType) -> None:
+    text = b'[{"jsonrpc":"2.0","method":"m"},{"jsonrpc":"2.0","id":5},7]'
+    for found in (lambda: impl.decode_dict(text), lambda: impl.decode_dict(text, JSONRPC, faults="raise")):
+        with pytest.raises(impl.ParseError) as caught:
+            found()
+        assert (caught.value.code.name, caught.value.index, caught.value.id) == ("MISSING_METHOD", 1, 5)
+    kept = impl.decode_dict(text, faults="keep")
+    assert [type(item) for item in kept] == [dict, impl.ParseError, impl.ParseError]
+    for faults in ("ignore", None, []):
+        with pytest.raises(ValueError, match='faults must be "raise" or "keep"'):
+            impl.decode_dict(text, faults=faults)
+
+
+def test_a_dict_nests_as_deep_as_a_message(impl: ModuleType) -> None:
+    value: Any = 1
+    for _ in range(254):
+        value = [value]
+    line = impl.encode_request(1, "m", value)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": value}
+    for option, default in ((0, None), (0, str), (orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, None)):
+        written = impl.encode_dict(message, option=option, default=default)
+        assert sorted(impl.decode_dict(written)) == ["id", "jsonrpc", "method", "params"]
+        assert len(written) == len(line)
+        assert len(impl.encode_dict([message], option=option, default=default)) == len(line) + 2
+        message["params"] = [value]
+        with pytest.raises(EncodeError, match="Recursion limit"):
+            impl.encode_dict(message, option=option, default=default)
+        message["params"] = value
+    shallow = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [{1}]}
+    assert impl.encode_dict(shallow, default=lambda _: (1, (2,))).endswith(b',"params":[[1,[2]]]}\n')
+    with pytest.raises(EncodeError, match="Recursion limit"):
+        impl.encode_dict(shallow, default=lambda _: value)
+
+
+def test_options_and_default(impl: ModuleType) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": impl.Raw(b"1")}}
+    with pytest.raises(EncodeError, match="Raw"):
+        impl.encode_dict(message)
+    message = {"method": "m", "jsonrpc": "2.0", "params": impl.Raw(b"[ 1]"), "a": {2}}
+    assert impl.encode_dict(message, option=orjson.OPT_SORT_KEYS, default=list) == (
+        b'{"a":[2],"jsonrpc":"2.0","method":"m","params":[ 1]}\n'
+    )
+    with pytest.raises(ValueError, match="would break the framing"):
+        impl.encode_dict(message, option=orjson.OPT_INDENT_2)
+
+
+class Words(list[Any]):
+    pass
+
+
+class Pair(NamedTuple):
+    first: int
+
+
+PARAMS: Any = [
+    *({}, {"a": 1}, {"a": (1, (2,))}, OrderedDict(a=1), {1: 2}, {"a": {1}}),
+    *([], [1], (), (1, 2), ((1,), {"a": ()}), Words([1]), [Words()], [Pair(1)], Pair(1)),
+    *(None, True, 0, 1.5, "a", b"a", {1}, frozenset(), range(2), 1j, "\ud800", ["\ud800"], [float("nan")]),
+    *("{}", "[]", "1", "null"),  # as `Raw`
+]
+
+
+@rows("value", PARAMS)
+def test_functions_that_write_agree(impl: ModuleType, value: Any) -> None:
+    """A request is written as the same bytes by each of them, or by none."""
+    if value in ("{}", "[]", "1", "null"):
+        value = impl.Raw(value.encode())
+    message = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": value}
+    found = {
+        name: _bytes_or_refused(impl, write)
+        for name, write in {
+            "encode_request": lambda: impl.encode_request(1, "m", value),
+            "Request": lambda: impl.encode(impl.Request(1, "m", value)),
+            "batch": lambda: impl.encode((impl.Request(1, "m", value),))[1:-2] + b"\n",
+            "encode_many": lambda: impl.encode_many([impl.Request(1, "m", value)]),
+            "to_bytes": lambda: impl.Request(1, "m", value).to_bytes() + b"\n",
+            "replace": lambda: impl.Request(1, "m").replace(params=value).to_bytes_delimited(),
+            "Notification": lambda: b'{"jsonrpc":"2.0","id":1,' + impl.encode(impl.Notification("m", value))[17:],
+            "encode_notification": lambda: b'{"jsonrpc":"2.0","id":1,' + impl.encode_notification("m", value)[17:],
+            "parse": lambda: impl.encode(_valid(impl, impl.parse(message, LENIENT))),
+            "parse of a batch": lambda: impl.encode([_valid(impl, *impl.parse((message,), LENIENT))])[1:-2] + b"\n",
+            "from_dict": lambda: impl.Request.from_dict(message, LENIENT).to_bytes_delimited(),
+            "encode_dict": lambda: impl.encode_dict(message, LENIENT).replace(b',"params":null', b""),
+            "batch of dicts": lambda: (
+                impl.encode_dict([message], LENIENT)[1:-2].replace(b',"params":null', b"") + b"\n"
+            ),
+        }.items()
+    }
+    if isinstance(value, impl.Raw) and bytes(value) == b"null":
+        del found["parse"], found["parse of a batch"], found["from_dict"], found["encode_dict"], found["batch of dicts"]
+    assert len(set(found.values())) == 1, found
+
+
+def _bytes_or_refused(impl: ModuleType, write: Any) -> bytes | None:
+    try:
+        return write()  # type: ignore[no-any-return]
+    except (TypeError, AttributeError, impl.ParseError):  # an EncodeError is a TypeError; None has no method
+        return None
+
+
+def _valid(impl: ModuleType, found: Any) -> Any:
+    if isinstance(found, impl.ParseError):
+        raise found
+    return found
+
+
+def test_tuples_are_arrays(impl: ModuleType) -> None:
+    for message in (
+        impl.Request(1, "m", (1, (2,))),
+        impl.Notification("m", (1, (2,))),
+        impl.parse({"jsonrpc": "2.0", "id": 1, "method": "m", "params": (1, (2,))}),
+    ):
+        assert message.params == [1, (2,)]
+        assert message.to_bytes().endswith(b'"method":"m","params":[1,[2]]}')
+    assert impl.Request(1, "m").replace(params=()) == impl.Request(1, "m", [])
+    assert impl.encode_result(1, (1, ())) == b'{"jsonrpc":"2.0","id":1,"result":[1,[]]}\n'
+    assert impl.encode_dict(({"jsonrpc": "2.0", "method": "m", "params": ()},)) == (
+        b'[{"jsonrpc":"2.0","method":"m","params":[]}]\n'
+    )
+    assert impl.encode((impl.Notification("m"),)) == b'[{"jsonrpc":"2.0","method":"m"}]\n'
+    assert impl.encode(()) == b""
+    assert impl.parse(()).code.name == "EMPTY_BATCH"
+    with pytest.raises(impl.ParseError, match="does not allow this type of params"):
+        impl.encode_dict({"jsonrpc": "2.0", "method": "m", "params": (1,)}, MCP_2025_11_25)
+
+
+PROFILES = (
+    JSONRPC,
+    LENIENT.replace(big_ints="exact"),
+    JSONRPC_1.replace(batches=True, extra_members="keep"),
+    JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, batch_items=2), extra_members=False),
+    MCP_2025_11_25,
+    JSONRPC.replace(floats="decimal"),
+)
+
+
 @given(text=mutants())
 def test_agreement(backends: Backends, text: bytes) -> None:
-    for profile in (JSONRPC, LENIENT.replace(big_ints="exact"), JSONRPC.replace(limits=Limits(depth=2, id_bytes=32))):
-        assert_same(backends, lambda backend, profile=profile: backend.decode_dict(text, profile), lambda value: value)
+    for profile in PROFILES:
+        for faults in ("raise", "keep"):
+            assert_same(
+                backends,
+                lambda backend, profile=profile, faults=faults: backend.decode_dict(text, profile, faults=faults),
+                lambda value: value,
+            )
+
+
+@given(text=mutants())
+def test_the_fast_path_reads_what_the_slow_path_reads(core: Any, text: bytes) -> None:
+    for profile in PROFILES:
+        found = core._decode_dict_fast(text, profile)
+        if found is not None:
+            slow = dicts_of(text, core._decode_slow(text, profile, True), numbers_of(profile), core.ParseError, "raise")
+            assert exactly(found) == exactly(slow)
+            assert repr(found) == repr(slow)  # the order of members
+
+
+@rows(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"m"}',
+        b' {"params" : [1.5, {"a": null}], "method":"m", "jsonrpc":"2.0"} ',
+        b'{"jsonrpc":"2.0","id":"\\u0069","result":null,"x":[1],"\\u0079":2,"x":{}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m","data":0,"x":1}}',
+        b'[{"jsonrpc":"2.0","id":1,"result":{}} ,{"jsonrpc":"2.0","method":"m"}]\n',
+        b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (b"a" * 10_000),
+    ],
+)
+def test_usual_texts_take_the_fast_path(core: Any, text: bytes) -> None:
+    assert core._decode_dict_fast(text, JSONRPC) == json.loads(text)
+
+
+@given(text=mutants())
+def test_a_dict_is_judged_as_its_text(impl: ModuleType, text: bytes) -> None:
+    """`parse` of what any JSON reader makes of a text finds what `decode` finds, where a dict shows it."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return
+    if re.search(rb"[0-9]{16}", text):  # a number that some readers alter
+        return
+    for profile in PROFILES[:4]:
+        found = impl.decode(text, profile)
+        if isinstance(found, ParseError) and found.code in NOT_IN_A_DICT:
+            continue
+        try:
+            dicts: Any = impl.decode_dict(text, profile, faults="keep")
+        except impl.ParseError as fault:
+            dicts = fault
+        parsed = impl.parse(value, profile)
+        for one, judged in zip(*[item if isinstance(item, list) else [item] for item in (dicts, parsed)], strict=True):
+            if isinstance(judged, ParseError):
+                assert isinstance(one, ParseError)
+                assert one.code in {judged.code, *NOT_IN_A_DICT}
+            elif isinstance(one, ParseError):
+                assert one.code in NOT_IN_A_DICT
+            else:
+                assert plain(impl, impl.parse(one, profile)) == plain(impl, judged)
+
+
+NOT_IN_A_DICT = {
+    ParseErrorCode.DUPLICATE_MEMBER,
+    ParseErrorCode.MALFORMED_JSON,
+    ParseErrorCode.INVALID_UTF8,
+    ParseErrorCode.TOO_DEEP,
+    ParseErrorCode.INTEGER_TOO_LARGE,
+    ParseErrorCode.ID_TOO_LONG,
+    ParseErrorCode.INVALID_ID_TYPE,  # of a number that a double alters
+}
 
 
 @given(text=mutants(), spaces=st.sampled_from([b"", b" ", b"\n"]))

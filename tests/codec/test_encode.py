@@ -548,7 +548,7 @@ class TestWrongArguments:
                 impl.encode_error(1, 1, message)
 
     def test_values_that_are_not_messages(self, impl: ModuleType) -> None:
-        things = [None, 1, b"{}", {"jsonrpc": "2.0"}, (), impl.Error(1, "m"), impl.decode(b"x"), [[]], [None], [1]]
+        things = [None, 1, b"{}", {"jsonrpc": "2.0"}, set(), impl.Error(1, "m"), impl.decode(b"x"), [[]], [None], [1]]
         for thing in things:
             inner = thing[0] if isinstance(thing, list) else thing
             expected = f"^message must be a Request, a Notification or a Response, not {type(inner).__name__}"

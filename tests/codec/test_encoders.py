@@ -126,14 +126,14 @@ def test_the_first_text_settles_the_form(first: bytes, form: str) -> None:
     encoders = Encoders(JSONRPC_1)
     listen = encoders.listener()
     assert listen is not None
-    assert encoders.form == "1.0"
+    written = {"1.0": b'{"id":1,"result":2,"error":null}\n', "2.0": b'{"jsonrpc":"2.0","id":1,"result":2}\n'}
+    assert encoders.encode_result(1, 2) == written["1.0"]
     for text in (b"log", b'{"level":"info"}', b"[]"):
         listen(text)
-        assert encoders.form == "1.0"
+        assert encoders.encode_result(1, 2) == written["1.0"]
     for text in (first, b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"id":1,"method":"m"}'):
         listen(text)
-        assert encoders.form == form
-    assert (b"jsonrpc" in encoders.encode_result(1, 2)) is (form == "2.0")
+        assert encoders.encode_result(1, 2) == written[form]
 
 
 @rows(

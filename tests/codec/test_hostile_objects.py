@@ -657,7 +657,7 @@ def test_the_class_that_an_object_claims_does_not_count(impl: ModuleType) -> Non
             (lambda value: impl.Request(1, value), f"method must be a str, not {name}"),
             (
                 lambda value: impl.Request(1, "m", value),
-                f"params must be a dict, a list, a Raw of either, or None, not {name}",
+                f"params must be a dict, a list, a tuple, a Raw of an object or array, or None, not {name}",
             ),
             (lambda value: impl.Response(1, error=value), f"error must be an Error or None, not {name}"),
             (lambda value: impl.Error(1, value), f"message must be a str, not {name}"),

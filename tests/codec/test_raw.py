@@ -313,7 +313,9 @@ def test_deeper_than_orjson_writes(impl: ModuleType) -> None:
 @rows("text", [b"1", b'"a"', b"null", b"true"])
 def test_params_must_be_an_object_or_an_array(impl: ModuleType, text: bytes) -> None:
     for call in (lambda raw: impl.Request(1, "m", raw), lambda raw: impl.Notification("m", raw)):
-        with pytest.raises(TypeError, match=r"^params must be a dict, a list, a Raw of either, or None, not Raw$"):
+        with pytest.raises(
+            TypeError, match=r"^params must be a dict, a list, a tuple, a Raw of an object or array, or None, not Raw$"
+        ):
             call(impl.Raw(text))
     with pytest.raises(TypeError):
         impl.encode_request(1, "m", impl.Raw(text))

@@ -544,7 +544,7 @@ def test_lone_surrogates_are_not_utf_8(impl: ModuleType, text: str, offset: int)
     assert impl.classify(text) == ("invalid", None, None)
 
 
-@rows("obj", [None, 1, 1.5, "a", True, (), ({},), b"{}", object(), {1, 2}])
+@rows("obj", [None, 1, 1.5, "a", True, b"{}", object(), {1, 2}])
 def test_parse_of_values_that_are_not_dicts(impl: ModuleType, obj: object) -> None:
     assert describe(impl.parse(obj)) == fault("NOT_AN_OBJECT")
     for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
@@ -589,7 +589,7 @@ def test_parse_shares_the_payload(impl: ModuleType) -> None:
     assert impl.parse([obj])[0].params is obj["params"]
 
 
-@rows("params", [(), (1,), {1, 2}, b"{}", 1j])
+@rows("params", [{1, 2}, b"{}", 1j])
 def test_parse_with_params_that_json_does_not_have(impl: ModuleType, params: object) -> None:
     obj = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}
     assert describe(impl.parse(obj)) == fault("INVALID_PARAMS_TYPE", 1)

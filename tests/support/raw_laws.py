@@ -186,7 +186,7 @@ def _broken_dict_law(module: ModuleType, text: bytes, eager: Any, profile: Profi
     """Check a message that is forwarded by `decode_dict` and `encode_dict`."""
     if isinstance(eager, ParseError):
         return None
-    dicts = module.decode_dict(text, profile)
+    dicts = module.decode_dict(text, profile, faults="keep")
     items = eager if isinstance(eager, list) else [eager]
     valid = [item for item in items if not isinstance(item, ParseError)]
     kept = [item for item in (dicts if isinstance(dicts, list) else [dicts]) if not isinstance(item, ParseError)]

@@ -83,19 +83,6 @@ def decode(data, profile=JSONRPC, *, raw=False):
     return decode_bytes(<bytes>data, rules, raw)
 
 
-def decode_dict(data, profile=JSONRPC):
-    """`_pure.decode_dict`"""
-    cdef Rules rules = rules_of(profile)
-    text = bytes_or_fault(data)  # once: a buffer may change
-    judged = decode(text, profile, raw=True) if type(text) is bytes else text
-    if isinstance(judged, ParseError):
-        raise judged
-    found = dicts_of(text, judged, rules.numbers, ParseError)
-    if isinstance(found, ParseError):
-        raise found
-    return found
-
-
 def classify(data):
     """`_pure.classify`"""
     return classification_of(decode(data, raw=True))
@@ -125,9 +112,6 @@ cdef inline object new_classification(kind, method, id):
 cdef object DEFAULT_PROFILE = JSONRPC
 cdef str PROFILE_NAME = "profile"
 cdef str RAW_NAME = "raw"
-
-
-cdef Rules DEFAULT_RULES = rules_of(JSONRPC)
 
 
 cdef object call_decode(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
@@ -178,7 +162,9 @@ cdef object call_parse(PyObject* function, PyObject** arguments, size_t flags, P
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
     if count not in (1, 2) or names != NULL or not is_dict(arguments[0]):
         return slow_parse(function, arguments, flags, names)
-    return check_dict(<object>arguments[0], rules_of(<object>arguments[1] if count == 2 else DEFAULT_PROFILE), None)
+    return check_dict(
+        <object>arguments[0], rules_of(<object>arguments[1] if count == 2 else DEFAULT_PROFILE), None, True
+    )
 
 
 cdef Call slow_decode = <Call>set_call(decode, <void*>call_decode)

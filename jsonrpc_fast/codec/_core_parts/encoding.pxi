@@ -1,13 +1,27 @@
-"""Encoding: envelopes and payloads are written into one output."""
+"""Encoding: envelopes and payloads are written into one output.
+
+The writers of envelopes write the form of JSON-RPC 2.0. `set_form` makes another form of a message, where it was written.
+"""
+
+cdef enum:
+    # The places of the forms in FORMS.
+    FORM_2_0
+    FORM_1_0
+    UNVERSIONED
+
+cdef const char* FORM_2_0_BEGINS = b'{"jsonrpc":"2.0",'
+
+cdef enum:
+    FORM_2_0_SIZE = 17
 
 
 def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     """`_messages.encode`"""
-    if profile is not DEFAULT_PROFILE and not is_plain(plain := rules_of(profile).profile):
-        from ._forms import encode_as  # loaded only for such profiles
-
-        return encode_as(encode, message, plain, delimited, default, option)
-    return encode_message(message, default, option, delimited)
+    cdef Rules rules
+    if profile is DEFAULT_PROFILE:
+        return encode_message(message, FORM_2_0, default, option, delimited)
+    rules = rules_of(profile)
+    return encode_message(message, rules.form, default_in(rules, default), option, delimited)
 
 
 def encode_many(messages, *, default=None, option=0):
@@ -16,8 +30,8 @@ def encode_many(messages, *, default=None, option=0):
     cdef char* at = open_output(&output)
     try:
         for message in messages:
-            if not isinstance(message, list) or message:
-                at = write_any(&output, at, message, default, option) + 1
+            if type(message) not in (list, tuple) and not isinstance(message, list) or message:
+                at = write_any(&output, at, message, FORM_2_0, default, option) + 1
             if at > output.full:
                 at = checked(grow(&output, at, 0))
         return finish(&output, at)
@@ -25,23 +39,23 @@ def encode_many(messages, *, default=None, option=0):
         close_output(&output)
 
 
-cdef char* write_any(Output* output, char* at, message, default, option) except NULL:
-    """As `write_message`, for a message or a batch that is not empty."""
+cdef char* write_any(Output* output, char* at, message, int form, default, option) except NULL:
+    """As `write_message`, for a message or a batch that is not empty, in any form."""
     cdef bint is_first = True
+    if type(message) is tuple:
+        message = list(<tuple>message)
     if not isinstance(message, list):
+        if form != FORM_2_0:
+            return write_in_form(output, at, message, form, default, option)
         return write_message(output, at, message, default, option)
     for item in <list>message:
         at = checked(append(output, at, b"[" if is_first else b",", 1))
         is_first = False
-        at = write_message(output, at, item, default, option)
+        if form != FORM_2_0:
+            at = write_in_form(output, at, item, form, default, option)
+        else:
+            at = write_message(output, at, item, default, option)
     return checked(append(output, at, b"]\n", 2)) - 1
-
-
-def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
-    """`_pure.encode_dict`"""
-    check_option(option)
-    judged = parse(message, profile)
-    return write_dicts(message, judged, rules_of(profile).profile, Raw, delimited, default, option)
 
 
 cdef inline char* checked(char* at) except NULL:
@@ -49,15 +63,15 @@ cdef inline char* checked(char* at) except NULL:
     return at
 
 
-cdef bytes encode_message(message, default, option, bint delimited):
-    """What `encode` returns for most profiles."""
+cdef bytes encode_message(message, int form, default, option, bint delimited):
+    """What `encode` returns."""
     cdef Output output
     cdef char* at
-    if isinstance(message, list) and not message:
+    if (isinstance(message, list) or type(message) is tuple) and not message:
         return b""
     at = open_output(&output)
     try:
-        at = write_any(&output, at, message, default, option)
+        at = write_any(&output, at, message, form, default, option)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
@@ -97,50 +111,121 @@ cdef char* write_message(Output* output, char* at, message, default, option) exc
 
 cdef char* write_extended(Output* output, char* at, message, default, option) except NULL:
     """As `write_message`, for a message with extra members."""
-    cdef Py_ssize_t start = at - output.start
-    cdef bytes text
-    reserved = ENVELOPE_MEMBERS
-    error = None
+    cdef Response response
+    cdef Error error
+    cdef frozenset reserved = ENVELOPE_MEMBERS
     if type(message) is Request:
-        at = write_call(output, at, True, message.id, message.method, message.params, default, option)
+        stored = (<Request>message).stored
+        at = write_call(
+            output, at, True, (<Request>message).id, (<Request>message).method, payload_in(stored), default, option
+        )
     elif type(message) is Notification:
-        at = write_call(output, at, False, None, message.method, message.params, default, option)
+        stored = (<Notification>message).stored
+        at = write_call(output, at, False, None, (<Notification>message).method, payload_in(stored), default, option)
     else:
+        response = <Response>message
+        stored = response.stored
         reserved = RESERVED_IN_RESPONSES
-        error = message.error
-        if error is None:
-            at = write_result(output, at, message.id, message.result, default, option)
+        if response.error is None:
+            at = write_result(output, at, response.id, payload_in(stored), default, option)
         else:
-            at = write_error(output, at, message.id, error.code, error.message, error.data, default, option)
-    text = PyBytes_FromStringAndSize(output.start + start, at - output.start - start)
-    if error is not None and error.extra is not None:
-        text = append_extra(text[:-1], error.extra, ERROR_MEMBERS, default, option) + b"}"
-    if message.extra is not None:
-        text = append_extra(text, message.extra, reserved, default, option)
-    return write_unusual(output, output.start + start, text + b"\n") - 1
+            error = <Error>response.error
+            at = write_error(
+                output, at, response.id, error.code, error.message, payload_in(error.stored), default, option
+            )
+            if type(error.stored) is PayloadWithExtra:
+                at = write_extra(output, at - 1, extra_in(error.stored), ERROR_MEMBERS, default, option)
+                at[0] = c"}"
+                at += 1
+    if type(stored) is PayloadWithExtra:
+        at = write_extra(output, at, extra_in(stored), reserved, default, option)
+    at[0] = c"\n"
+    return at
 
 
-def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
+cdef char* write_extra(Output* output, char* at, extra, frozenset reserved, default, option) except NULL:
+    """Write extra members in place of the closing brace before `at`, and that brace again.
+
+    They are checked again, because the dict is mutable.
+    """
+    cdef Py_ssize_t start = at - 1 - output.start
+    cdef dict members = dict(<dict?>extra)  # a copy: a `default` may change it while it is written
+    for name in members:
+        if type(name) is not str or name in reserved:
+            check_extra(members, reserved)  # raises
+    if not members:
+        return at
+    at = write_payload(output, at - 1, members, default, option)
+    output.start[start] = c","
+    return at
+
+
+cdef char* write_in_form(Output* output, char* at, message, int form, default, option) except NULL:
+    """As `write_message`, in another form than 2.0."""
+    cdef Py_ssize_t start = at - output.start
+    at = write_message(output, at, message, default, option)
+    if type(message) is Request:
+        return set_form(
+            output, start, at, form, True, (<Request>message).id, payload_in((<Request>message).stored) is not None
+        )
+    if type(message) is Notification:
+        return set_form(
+            output, start, at, form, True, ABSENT, payload_in((<Notification>message).stored) is not None
+        )
+    return set_form(output, start, at, form, False, ABSENT, (<Response>message).error is not None)
+
+
+cdef char* set_form(
+    Output* output, Py_ssize_t start, char* at, int form, bint is_call, id, bint has_params
+) except NULL:
+    """Make another form of the message that begins at `start`, and a line ending; return the new end of the message.
+
+    id: of a request; else ABSENT. has_params: whether a call has params, or whether a response is an error.
+
+    Bounds: more is written only by `append`; the null id of a notification is shorter than the version it replaces.
+    """
+    cdef char* to = output.start + start + 1
+    cdef Py_ssize_t size = at - output.start - start - FORM_2_0_SIZE
+    if form == FORM_2_0:
+        return at
+    if id is None:
+        raise ValueError("a request without jsonrpc must not have the id null, which makes it a notification")
+    # JSON-RPC 1.0, sections 1.1 to 1.3: a response has both members, a notification the id null, a call its params.
+    if form == FORM_1_0 and is_call and id is ABSENT:
+        to = write_constant(to, b'"id":null,', 10)
+    memmove(to, output.start + start + FORM_2_0_SIZE, size)
+    at = to + size
+    if form == FORM_1_0 and not is_call:
+        at = checked(append(output, at - 1, b',"result":null}\n' if has_params else b',"error":null}\n', 16 - (not has_params))) - 1
+    elif form == FORM_1_0 and not has_params:
+        at = checked(append(output, at - 1, b',"params":[]}\n', 14)) - 1
+    at[0] = c"\n"
+    return at
+
+
+def encode_request(id, method, params=None, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_request`"""
-    return call_line(True, id, method, params, default, option, delimited)
+    return call_line(True, id, method, params, rules_of(profile), default, option, delimited)
 
 
-def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
+def encode_notification(method, params=None, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_notification`"""
-    return call_line(False, None, method, params, default, option, delimited)
+    return call_line(False, None, method, params, rules_of(profile), default, option, delimited)
 
 
-def encode_result(id, result, *, delimited=True, default=None, option=0):
+def encode_result(id, result, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_result`"""
-    return result_line_with(id, result, default, option, delimited)
+    return result_line_with(id, result, rules_of(profile), default, option, delimited)
 
 
-def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
+def encode_error(id, code, message, data=UNSET, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_error`"""
+    cdef Rules rules = rules_of(profile)
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_error(&output, at, id, code, message, data, default, option)
+        at = write_error(&output, at, id, code, message, data, default_in(rules, default), option)
+        at = set_form(&output, 0, at, rules.form, False, ABSENT, True)
         return finish(&output, at + <bint>delimited)
     finally:
         close_output(&output)
@@ -213,26 +298,91 @@ cdef inline char* write_payload "jsonrpc_fast_write_payload"(
 
 cdef char* write_other_payload(Output* output, value, default, option) except NULL:
     cdef char* at = output.start + output.payload
+    cdef char* end
     if raised() != NULL:
         return checked(NULL)
     if type(value) is Raw:
         return write_raw(output, at, <Raw>value)
-    if default is not None:
-        return write_unusual(output, at, dumps(value, default, option))
-    return write_unusual(output, at, dumps_checked(value, option))
+    if default is not None or option is not ZERO:
+        end = write_plain(output, at, value, default, option)
+        if end != NULL:
+            return end
+        at = output.start + output.payload
+    return write_unusual(output, at, dumps_checked(value, default, option))
 
 
-cdef dumps_checked(value, option):
+cdef char* write_plain(Output* output, char* at, value, default, option) except? NULL:
+    """Write a value in which orjson would need neither `default` nor `option`; NULL without an exception for another."""
+    output.payload = at - output.start
+    # A look at the value first, since what is written would be written again.
+    if not changes_nothing(option) or (default is not None and check_levels(<PyObject*>value, 0, option)):
+        return NULL
+    at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH, NULL)
+    return checked(NULL) if at == NULL and raised() != NULL else at
+
+
+cdef int64_t harmless_options = HARMLESS_OPTIONS
+
+
+cdef inline bint changes_nothing(option) noexcept:
+    """Whether an option changes nothing about the types that `write_value` writes. It is checked already."""
+    cdef int overflow = 0
+    return option is ZERO or PyLong_AsLongLongAndOverflow(option, &overflow) & ~harmless_options == 0
+
+
+cdef dumps_checked(value, default, option):
     check_levels(<PyObject*>value, 0, option)
+    return dumps_bounded(value, default, option)
+
+
+cdef dumps_bounded(value, default, option):
+    """JSON by orjson of a value that is not too deep."""
+    if default is not None:
+        default = new_bounded(value, default, option)
     try:
+        if default is not None:
+            return dumps_unchecked(value, default, option)
         return dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
     except TypeError as error:
         raise refusal(error) from cause_of(error)
 
 
+@cython.final
+@cython.auto_pickle(False)
+cdef class BoundedDefault:
+    """A `default` whose results are checked for their depth, as `_bounded` of `_json.py` does.
+
+    The depth of an object is looked up when a result has parts, which is rare.
+    """
+
+    cdef object default
+    cdef object value  # that is written
+    cdef object option
+    cdef dict left  # as in `check_depth`
+
+    def __call__(self, value):
+        written = self.default(value)
+        if written is None or type(written) in (str, int, float, bool, Fragment):
+            return written
+        if self.left is None:
+            self.left = {}
+            check_depth(self.value, self.option, 0, self.left)
+        _, depth = self.left.get(id(value), (None, 0))
+        check_depth(written, self.option, depth, self.left)
+        return written
+
+
+cdef BoundedDefault new_bounded(value, default, option):
+    cdef BoundedDefault bounded = BoundedDefault.__new__(BoundedDefault)
+    bounded.value = value
+    bounded.default = default
+    bounded.option = option
+    return bounded
+
+
 def dumps_json(value, default=None, option=ZERO):
     """`dumps` of `_json.py`, which checks the depth in C where it can."""
-    return dumps_checked(value, option) if default is None else dumps(value, default, option)
+    return dumps_checked(value, default, option)
 
 
 cdef inline char* write_constant(char* at, const char* text, Py_ssize_t size) noexcept:
@@ -288,23 +438,27 @@ cdef char* write_error(Output* output, char* at, id, code, message, data, defaul
     return at + 2
 
 
-cdef bytes call_line(bint is_request, id, method, params, default, option, bint delimited):
+cdef bytes call_line(bint is_request, id, method, params, Rules rules, default, option, bint delimited):
     """What `encode_request` and `encode_notification` return."""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_call(&output, at, is_request, id, method, params, default, option)
+        at = write_call(&output, at, is_request, id, method, params, default_in(rules, default), option)
+        if rules.form != FORM_2_0:
+            at = set_form(&output, 0, at, rules.form, True, id if is_request else ABSENT, params is not None)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
 
 
-cdef bytes result_line_with(id, result, default, option, bint delimited):
+cdef bytes result_line_with(id, result, Rules rules, default, option, bint delimited):
     """What `encode_result` returns."""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_result(&output, at, id, result, default, option)
+        at = write_result(&output, at, id, result, default_in(rules, default), option)
+        if rules.form != FORM_2_0:
+            at = set_form(&output, 0, at, rules.form, False, ABSENT, False)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
@@ -312,7 +466,7 @@ cdef bytes result_line_with(id, result, default, option, bint delimited):
 
 cdef inline bytes result_line(id, result):
     """What `encode_result` returns without options."""
-    return result_line_with(id, result, None, ZERO, True)
+    return result_line_with(id, result, DEFAULT_RULES, None, ZERO, True)
 
 
 # Calls with positional arguments only, which most are, skip Cython's parsing of arguments.
@@ -323,14 +477,15 @@ cdef object call_encode_request(PyObject* function, PyObject** arguments, size_t
     if names != NULL or count not in (2, 3):
         return slow_encode_request(function, arguments, flags, names)
     params = <object>arguments[2] if count == 3 else None
-    return call_line(True, <object>arguments[0], <object>arguments[1], params, None, ZERO, True)
+    return call_line(True, <object>arguments[0], <object>arguments[1], params, DEFAULT_RULES, None, ZERO, True)
 
 
 cdef object call_encode_notification(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
     if names != NULL or count not in (1, 2):
         return slow_encode_notification(function, arguments, flags, names)
-    return call_line(False, None, <object>arguments[0], <object>arguments[1] if count == 2 else None, None, ZERO, True)
+    params = <object>arguments[1] if count == 2 else None
+    return call_line(False, None, <object>arguments[0], params, DEFAULT_RULES, None, ZERO, True)
 
 
 cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):

@@ -100,7 +100,7 @@ def to_bytes(self):
     Raises:
         EncodeError: A value cannot be written as JSON.
     """
-    return encode_message(self, None, 0, False)
+    return encode_message(self, FORM_2_0, None, 0, False)
 
 
 def to_bytes_delimited(self):
@@ -109,7 +109,7 @@ def to_bytes_delimited(self):
     Raises:
         EncodeError: A value cannot be written as JSON.
     """
-    return encode_message(self, None, 0, True)
+    return encode_message(self, FORM_2_0, None, 0, True)
 
 
 def to_str(self):
@@ -118,7 +118,7 @@ def to_str(self):
     Raises:
         EncodeError: A value cannot be written as JSON.
     """
-    return encode_message(self, None, 0, False).decode()
+    return encode_message(self, FORM_2_0, None, 0, False).decode()
 
 
 @cython.final
@@ -142,7 +142,7 @@ cdef class Request:
             refuse_again(self)
         check_id(id)
         check_method(method)
-        check_params(params)
+        params = checked_params(params)
         stored = params if extra is None else with_extra(params, check_extra(extra, ENVELOPE_MEMBERS))
         self.id = id
         self.method = method
@@ -206,7 +206,7 @@ cdef class Notification:
         if self.method is not None:
             refuse_again(self)
         check_method(method)
-        check_params(params)
+        params = checked_params(params)
         stored = params if extra is None else with_extra(params, check_extra(extra, ENVELOPE_MEMBERS))
         self.method = method
         self.stored = stored
@@ -414,10 +414,11 @@ cdef int check_method(method) except -1:
     return 0
 
 
-cdef int check_params(params) except -1:
+cdef object checked_params(params):
     if not (params is None or is_object_or_array(params, True)):
-        raise TypeError(f"params must be a dict, a list, a Raw of either, or None, not {type(params).__name__}")
-    return 0
+        expected = "a dict, a list, a tuple, a Raw of an object or array, or None"
+        raise TypeError(f"params must be {expected}, not {type(params).__name__}")
+    return list(<tuple>params) if type(params) is tuple else params
 
 
 cdef inline int check_result(result) except -1:

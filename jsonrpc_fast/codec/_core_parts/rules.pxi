@@ -93,6 +93,8 @@ cdef class Rules:
     cdef bint keeps_extra
     cdef bint ignores_extra
     cdef int numbers  # how they are read, as `numbers_of` says
+    cdef int form  # of what is written
+    cdef object writes_decimals  # the `default` of payloads where the caller has none; None: Decimals are not written
     cdef Py_ssize_t message_bytes
     cdef Py_ssize_t depth
     cdef Py_ssize_t batch_items
@@ -111,6 +113,11 @@ cdef class Rules:
         self.keeps_extra = profile.extra_members == "keep"
         self.ignores_extra = bool(profile.extra_members) and not self.keeps_extra
         self.numbers = numbers_of(profile)
+        if not is_plain(profile):
+            from ._forms import FORMS, default_of  # loaded only for such profiles
+
+            self.form = FORMS.index(profile.writes)
+            self.writes_decimals = default_of(profile, None)
         load_decimals(self.numbers)
         self.message_bytes = limits.message_bytes
         self.depth = limits.depth
@@ -133,6 +140,17 @@ cdef class Rules:
             for i in range(PAGES):
                 free(self.pages[i])
             free(self.pages)
+
+
+cdef object default_in(Rules rules, default):
+    """The `default` for payloads, which writes a Decimal as a number if the profile has decimals."""
+    if rules.writes_decimals is None:
+        return default
+    if default is None:
+        return rules.writes_decimals
+    from ._forms import default_of
+
+    return default_of(rules.profile, default)
 
 
 cdef inline Verdict* verdict_on(Rules rules, uint32_t kinds) except NULL:
@@ -204,20 +222,40 @@ cdef Rules find_rules(profile, RulePlace* place):
     return <Rules>found
 
 
+cdef Rules DEFAULT_RULES = rules_of(JSONRPC)
+
+
 def parse(obj, profile=JSONRPC):
     """`_pure.parse`"""
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
     cdef list messages
+    if type(obj) is tuple:
+        obj = list(<tuple>obj)
     if not isinstance(obj, list):
-        return check_dict(obj, rules, None)
+        return check_dict(obj, rules, None, True)
     fault = batch_fault(len(<list>obj), rules)
     if fault is not None:
         return fault
     messages = []
     for index, item in enumerate(<list>obj):
-        messages.append(check_dict(item, rules, index))
+        messages.append(check_dict(item, rules, index, True))
     return messages
+
+
+cdef object fault_in(obj, Rules rules):
+    """The first fault of a message or a batch in dicts; None if there is none."""
+    cdef Py_ssize_t index
+    if not isinstance(obj, list):
+        return check_dict(obj, rules, None, False)
+    fault = batch_fault(len(<list>obj), rules)
+    if fault is not None:
+        return fault
+    for index, item in enumerate(<list>obj):
+        fault = check_dict(item, rules, index, False)
+        if fault is not None:
+            return fault
+    return None
 
 
 cdef object batch_fault(Py_ssize_t items, Rules rules):
@@ -235,8 +273,8 @@ cdef inline object member_of(dict obj, name):
     return ABSENT if value == NULL else owned(value)
 
 
-cdef object check_dict(obj, Rules rules, index):
-    """The message in a dict, or its fault.
+cdef object check_dict(obj, Rules rules, index, bint wanted):
+    """The message in a dict, or its fault. wanted: False for None in place of the message.
 
     Each member is owned: the `__eq__` of a key, or the garbage collector in any allocation, may run code that clears the
     dict.
@@ -268,15 +306,15 @@ cdef object check_dict(obj, Rules rules, index):
         else:
             kinds |= NULL_PARAMS if is_null(params) else OTHER_PARAMS
     if known < PyDict_Size(members):
-        return check_outcome(members, rules, index, kinds, known, id, method, params)
+        return check_outcome(members, rules, index, kinds, known, id, method, params, wanted)
     verdict = verdict_on(rules, kinds)
     if verdict.rule != NULL:
         return fault_of(verdict, id, index)
-    return message_of(verdict, id, method, params, None)
+    return message_of(verdict, id, method, params, None) if wanted else None
 
 
 cdef object check_outcome(
-    dict members, Rules rules, index, uint32_t kinds, Py_ssize_t known, id, method, params
+    dict members, Rules rules, index, uint32_t kinds, Py_ssize_t known, id, method, params, bint wanted
 ):
     """The message in a dict that has more members than those of a call, or its fault. known: the number of the latter."""
     cdef Verdict* verdict
@@ -297,6 +335,8 @@ cdef object check_outcome(
     verdict = verdict_on(rules, kinds)
     if verdict.rule != NULL:
         return fault_of(verdict, id, index)
+    if not wanted:
+        return None
     extra = extra_of(members, ENVELOPE_MEMBERS) if rules.keeps_extra else None
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
         return message_of(verdict, id, method, params, extra)
@@ -315,6 +355,8 @@ cdef inline object message_of(Verdict* verdict, id, method, payload, extra):
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
         if payload is ABSENT or is_null(payload):
             payload = None
+        elif type(payload) is tuple:
+            payload = list(<tuple>payload)
         if verdict.kind == A_REQUEST:
             return make_object(REQUESTS, id, method, with_extra(payload, extra))
         return make_object(NOTIFICATIONS, method, with_extra(payload, extra), None)
@@ -333,7 +375,7 @@ cdef object fault_of(Verdict* verdict, id, index):
 cdef object check_dict_or_none(obj, Rules rules):
     """As `check_dict`; None if the comparison of a key raises."""
     try:
-        return check_dict(obj, rules, None)
+        return check_dict(obj, rules, None, True)
     except (MemoryError, RecursionError):
         raise
     except Exception:
@@ -442,7 +484,7 @@ cdef inline bint is_object_or_array(value, bint array_allowed) except -1:
     cdef uint8_t first
     if isinstance(value, dict):
         return True
-    if isinstance(value, list):
+    if isinstance(value, list) or type(value) is tuple:
         return array_allowed
     if type(value) is not Raw:
         return False

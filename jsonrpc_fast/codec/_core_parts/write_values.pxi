@@ -236,6 +236,8 @@ cdef int may_have_parts(PyObject* value) noexcept:
 cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
     """As `check_depth` of `_json.py`, which looks at other types. depth: how many containers are around the value.
 
+    Return 1 if the value is or has one of another type than `write_value` writes, else 0.
+
     It recurses into at most MAX_WRITTEN_DEPTH levels. Each open container is held, and its size is read again for each
     item, as where they are written.
     """
@@ -251,29 +253,32 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
             check_raised()
         if has_parts:
             check_depth(held_value, option, depth)
-        return 0
+        return value != TRUE_VALUE and value != FALSE_VALUE and kind != FLOAT_TYPE
     if depth == MAX_WRITTEN_DEPTH:
         raise EncodeError(TOO_DEEP_TO_WRITE)
     begin_section(value)
     checked_parts = check_parts_in_section(value, depth + 1, option)
     end_section()
-    return 0 if checked_parts == 0 else check_raised()
+    return checked_parts if checked_parts >= 0 else check_raised()
 
 
 cdef int check_parts "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, option) except -1:
-    """Check the parts of a container, which are inside `depth` containers."""
+    """Check the parts of a container, which are inside `depth` containers. Return 1 or 0 as `check_levels`."""
+    cdef int found = 0
     cdef PyObject* kind = class_of(value)
     cdef PyObject* name
     cdef PyObject* item
     cdef Py_ssize_t place = 0
     if kind == DICT_TYPE:
         while next_member(value, &place, &name, &item):
-            check_levels(item, depth, option)
+            found |= check_levels(item, depth, option)
     else:
         while place < (list_size(value) if kind == LIST_TYPE else tuple_size(value)):
-            check_levels(list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth, option)
+            found |= check_levels(
+                list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth, option
+            )
             place += 1
-    return 0
+    return found
 
 
 cdef extern from *:
