@@ -20,7 +20,7 @@ Python code may run, change every container and buffer of the caller, call the c
   - In a profile: `Rules.__init__`; in callbacks: `Responder.respond` with its handler, the decoder of `Raw.decode`,
     and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
-    `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
+    `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
     `dumps`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`; `check_faults`, `dicts_of`, `write_parts`;
     `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; and the classes `HeaderReader`,
@@ -109,6 +109,7 @@ from enum import EnumMeta
 from gc import is_tracked as _is_tracked
 from inspect import Parameter, Signature
 from types import CoroutineType, GenericAlias
+from typing import get_args
 
 from .. import errors
 from .._checks import MISSING, missing_arguments, not_a_message
@@ -122,7 +123,7 @@ from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, PRESETS, Profile, is_plain, plain_profile
+from ..profile import JSONRPC, PRESETS, Profile, WrittenForm, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK

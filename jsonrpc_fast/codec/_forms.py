@@ -7,12 +7,10 @@ known; the core has `set_form`.
 from __future__ import annotations
 
 import re
-from typing import Final, get_args
+from typing import Final
 
 from ..profile import Profile, WrittenForm
 from ._json import Default
-
-FORMS: Final = get_args(WrittenForm)
 
 # The encoders write the envelope first, without spaces and in this order: `jsonrpc`, `id`, then the method and params,
 # the result or the error.

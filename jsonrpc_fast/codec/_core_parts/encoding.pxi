@@ -4,7 +4,7 @@ The writers of envelopes write the form of JSON-RPC 2.0. `set_form` makes anothe
 """
 
 cdef enum:
-    # The places of the forms in FORMS.
+    # The places of the forms in WrittenForm.
     FORM_2_0
     FORM_1_0
     UNVERSIONED

@@ -113,10 +113,10 @@ cdef class Rules:
         self.keeps_extra = profile.extra_members == "keep"
         self.ignores_extra = bool(profile.extra_members) and not self.keeps_extra
         self.numbers = numbers_of(profile)
-        if not is_plain(profile):
-            from ._forms import FORMS, default_of  # loaded only for such profiles
+        self.form = get_args(WrittenForm).index(profile.writes)
+        if self.numbers & DECIMALS:
+            from ._forms import default_of  # loaded only for such profiles
 
-            self.form = FORMS.index(profile.writes)
             self.writes_decimals = default_of(profile, None)
         load_decimals(self.numbers)
         self.message_bytes = limits.message_bytes
