@@ -503,18 +503,25 @@ def respond(
 _responder: Final = Responder(Request, Notification, Response, ParseError, encode, encode_error)
 
 
-def serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
-    """Return the response to a text, or the message that has to be served on the ordinary path.
+def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, delimited: bool = True) -> bytes | Called:
+    """Return the response to a request, or the message that has to be served on the ordinary path.
 
     Args:
-        text: The text, in the default profile.
+        data: The text, or what `decode` returned for it.
         find: Returns the handler of a method, or None.
         raw: Whether to decode with `raw=True`. Only handlers that take `Raw` params get them.
+        profile: The rules for decoding. It writes JSON-RPC 2.0.
+        delimited: End in `\\n`.
     """
-    message: Any = decode(text, raw=raw)
+    message: Any = data
+    if isinstance(data, (bytes, str, bytearray, memoryview)):
+        message = decode(data, profile, raw=raw)
     if type(message) is not Request:
         return message, None, None, None
-    handler = find(message.method)
+    try:
+        handler = find(message.method)
+    except HANDLER_FAILURES:
+        return message, None, None, None  # the ordinary path gets it again, and reports it
     if handler is None:
         return message, None, None, None
     params = message.params
@@ -526,7 +533,7 @@ def serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
         return message, handler, None, error
     if not is_awaitable(result):
         try:
-            return encode_result(message.id, result)
+            return encode_result(message.id, result, delimited=delimited)
         except HANDLER_FAILURES:
             pass  # encoded again on the ordinary path, which says why
     return message, handler, result, None

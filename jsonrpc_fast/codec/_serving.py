@@ -7,6 +7,8 @@ ordinary path.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).
 
+A dispatcher serves decoded messages in the same way, without decoding.
+
 The function of a plain request is called as on the ordinary path. If it returns a coroutine, that is started, and may
 return the result in its first step. If the result can be written, that is the response. Otherwise the ordinary path
 gets the result or the exception, and concludes the request.

@@ -22,11 +22,13 @@ from typing import Any, Final, TypeAlias, TypedDict
 
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
+from ..codec._backend import serve_plain
 from ..codec._json import Default, check_option
+from ..codec._serving import Called
 from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
-from ..profile import JSONRPC, Profile
+from ..profile import JSONRPC, Profile, is_plain
 from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
@@ -99,6 +101,7 @@ class Dispatch:
         "_delimited",
         "_encoders",
         "_find",
+        "_is_plain",
         "_is_raw",
         "_option",
         "_profile",
@@ -130,6 +133,8 @@ class Dispatch:
         self._default = default
         self._option = option
         self._report: ReportFailure = internal_error
+        # Whether plain requests (`codec/_serving.py`) take the fast path.
+        self._is_plain = is_plain(profile) and default is None and not option
         self._encoders = Encoders(profile)
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
@@ -144,20 +149,35 @@ class Dispatch:
             context: As in `Handlers.dispatch`.
             peer: As in `Handlers.dispatch`.
         """
-        received = self._decode(data)
+        if not self._is_plain:
+            return self._serve_all(self._decode(data), context, peer)
+        served = serve_plain(data, self._find, self._is_raw or self._reading.is_raw, self._profile, self._delimited)
+        return served if isinstance(served, bytes) else self.conclude(served, context, peer)
+
+    def conclude(self, called: Called, context: Any = None, peer: Any = None) -> bytes:
+        """Return the response to a message that `serve_plain` has not served to its end, in a sync dispatch."""
+        item, handler, result, error = called
+        if handler is None:
+            return self._serve_all(item, context, peer)
+        response = self._conclude_called(item, handler, result, error)
+        return response if isinstance(response, bytes) else self._refuse_async(item, response, self._delimited)
+
+    def _conclude_called(
+        self, item: Any, handler: Any, result: Any, error: BaseException | None
+    ) -> bytes | Awaitable[Any]:
+        """Return the response to a request whose function was called, or the awaitable that the function returned."""
+        if error is not None:
+            return self._fail(item, handler.explained(error, item.params), self._delimited)
+        if is_awaitable(result):
+            awaitable: Awaitable[Any] = result
+            return awaitable
+        return self._write(item, result, self._delimited)
+
+    def _serve_all(self, received: Any, context: Any, peer: Any) -> bytes:
+        """Serve a decoded message or batch with sync functions."""
         if isinstance(received, list):
             return self._join([self._serve(item, False, context, peer) for item in received])
         return self._serve(received, self._delimited, context, peer)
-
-    def conclude(self, item: Inbound, result: Any) -> bytes:
-        """Return the response to a single message whose function has returned, in a sync dispatch."""
-        if is_awaitable(result):
-            return self._refuse_async(item, result, self._delimited)
-        return self._write(item, result, self._delimited)
-
-    def fail(self, item: Inbound, error: BaseException) -> bytes:
-        """Return the response to a single message whose function has raised an exception."""
-        return self._fail(item, error, self._delimited)
 
     def _decode(self, data: Any) -> Any:
         """Return the messages of a JSON text; decoded messages are returned unchanged."""
@@ -173,7 +193,16 @@ class Dispatch:
         It does no IO: the caller runs the coroutine, on any event loop, and may cancel it. The arguments are those of
         `Handlers.dispatch_async`.
         """
-        received = self._decode(data)
+        if timeout is None and self._is_plain:
+            served = serve_plain(data, self._find, self._is_raw or self._reading.is_raw, self._profile, self._delimited)
+            if isinstance(served, bytes):
+                return served
+            received, handler, result, error = served
+            if handler is not None:
+                response = self._conclude_called(received, handler, result, error)
+                return response if isinstance(response, bytes) else self._finish(received, response, self._delimited)
+        else:
+            received = self._decode(data)
         if timeout is None and type(received) is not list:
             response = self._begin(received, self._delimited, context, peer)
             return response if isinstance(response, bytes) else self._finish(received, response, self._delimited)

@@ -56,6 +56,7 @@ class ObservedDispatch(Dispatch):
         **options: Unpack[EncodeOptions],
     ) -> None:
         super().__init__(find, reading, profile, **options)
+        self._is_plain = False  # every request is reported
         self._hooks = found = FoundHooks(hooks)
         self._report = found.handler_fault
         self._carrier: dict[str, str] = {}

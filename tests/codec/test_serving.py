@@ -18,6 +18,7 @@ import pytest
 from jsonrpc_fast import Raw
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.profile import LSP
 
 from ..support.tables import rows
 
@@ -163,6 +164,8 @@ class TestTexts:
     @rows("method, result", SERVED)
     def test_served(self, impl: ModuleType, handlers: Handlers, method: bytes, result: bytes) -> None:
         assert impl.serve_plain(call(method), handlers.find, False) == response(result)
+        for data in (impl.decode(call(method)), call(method).decode(), bytearray(call(method))):
+            assert impl.serve_plain(data, handlers.find, False, LSP, False) == response(result)[:-1]
         assert handlers.dispatch(call(method)) == response(result)
         if b"whole" not in method and impl.Raw is Raw:
             assert impl.serve_plain(call(method), handlers.find, True) == response(result)
@@ -178,8 +181,16 @@ class TestTexts:
 
     @rows("text", LEFT)
     def test_left(self, impl: ModuleType, handlers: Handlers, text: bytes) -> None:
-        assert impl.serve_plain(text, handlers.find, False) == (impl.decode(text), None, None, None)
+        for data in (text, impl.decode(text), text.decode()):
+            assert impl.serve_plain(data, handlers.find, False) == (impl.decode(text), None, None, None)
         assert seen.get() == "nothing"
+
+    def test_a_look_up_that_fails_is_left_to_the_ordinary_path(self, impl: ModuleType) -> None:
+        def find(method: str) -> Any:
+            raise RuntimeError(method)
+
+        message = impl.decode(call(b'"m"'))
+        assert impl.serve_plain(call(b'"m"'), find, False) == (message, None, None, None)
 
     def test_raw_params_are_for_handlers_that_take_them(self, impl: ModuleType, handlers: Handlers) -> None:
         found = impl.serve_plain(call(b'"whole","params":[1]'), handlers.find, True)

@@ -27,7 +27,7 @@ from jsonrpc_fast import session as session_handlers
 from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.handlers import Handler, Handlers, RequestContext, to_jsonable
 from jsonrpc_fast.handlers.json_values import to_json
-from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
+from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
 from ..support.clock import moving_clock
@@ -390,6 +390,56 @@ def test_the_fast_path_gives_what_the_path_of_a_batch_gives() -> None:
             if json.loads(alone) != item:
                 different.append((method, params, alone, item))
     assert different == []
+
+
+WITH_RAW = Handlers(FIT)
+WITH_RAW.register("typed", str, params=list[int] | dict[str, float])  # reads `Raw` params
+
+
+@rows("profile", [JSONRPC, MCP_2025_11_25, JSONRPC.replace(floats="decimal")])
+@rows("options", [{}, {"delimited": False}, {"raw": True}, {"default": str}])
+@rows("handlers", [WITH_RAW, WITH_RAW.child()])
+async def test_a_decoded_message_gets_the_response_of_its_text(
+    profile: Profile, options: dict[str, Any], handlers: Handlers
+) -> None:
+    """By every way to a response, whichever of them is fast."""
+    dispatcher = handlers.prepare(profile, **options)
+
+    async def start(data: Any) -> bytes:
+        started = dispatcher.start(data)
+        return started if isinstance(started, bytes) else await started
+
+    for method in ("two", "any", "positional", "refuses", "typed", "unknown"):
+        for params in (None, [1, 2], {"a": 1.5, "b": 2}):
+            text = call(method, 7, params)
+            data: list[Any] = [text, text.encode(), jsonrpc_fast.decode(text, profile, raw=options.get("raw", False))]
+            responses = {handlers.dispatch(each, profile, **options) for each in data}
+            responses |= {dispatcher.serve(each) for each in data}
+            responses |= {await start(each) for each in data}
+            assert len(responses) == 1, (method, params, responses)
+
+
+def test_a_decoded_message_is_served_without_a_call_more_than_its_text() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def called(function: Callable[[Any], Any], data: Any) -> list[str]:
+        names = []
+        sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            assert function(data) == RESULT % b"3" + b"\n"
+        finally:
+            sys.setprofile(None)
+        return names
+
+    handlers = Handlers({"add": add})
+    dispatcher = handlers.prepare()
+    text = call("add", params=[1, 2]).encode()
+    message = jsonrpc_fast.decode(text)
+    for function in (handlers.dispatch, dispatcher.serve, dispatcher.start):
+        assert set(called(function, message)) <= set(called(function, text))
+        if jsonrpc_fast.BACKEND == "cython":
+            assert called(function, message) == [function.__name__, "add"]
 
 
 async def test_a_prepared_dispatcher_takes_messages_and_texts_and_returns_a_response_or_a_coroutine() -> None:

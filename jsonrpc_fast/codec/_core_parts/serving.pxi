@@ -32,12 +32,19 @@ cdef object call_handler(handler, function, params):
     return function()
 
 
-def serve_plain(bytes text not None, find, bint raw):
+def serve_plain(data, find, bint raw, profile=JSONRPC, bint delimited=True):
     """`_pure.serve_plain`"""
-    message = decode_bytes(text, DEFAULT_RULES, raw)
+    message = data
+    if PyBytes_CheckExact(data):
+        message = decode_bytes(<bytes>data, rules_of(profile), raw)
+    elif isinstance(data, (bytes, str, bytearray, memoryview)):
+        message = decode(data, profile, raw=raw)
     if type(message) is not Request:
         return message, None, None, None
-    handler = find((<Request>message).method)
+    try:
+        handler = find((<Request>message).method)
+    except HANDLER_FAILURES:
+        return message, None, None, None
     if handler is None:
         return message, None, None, None
     function = handler.plain
@@ -51,7 +58,7 @@ def serve_plain(bytes text not None, find, bint raw):
         failure = error
     if failure is None and not is_awaitable(result):
         try:
-            return result_line((<Request>message).id, result)
+            return result_line_with((<Request>message).id, result, None, ZERO, delimited)
         except HANDLER_FAILURES:
             pass
     return message, handler, result, failure
