@@ -23,9 +23,9 @@ Python code may run, change every container and buffer of the caller, call the c
     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
     `dumps`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`; `check_faults`, `dicts_of`, `write_parts`;
-    `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; and the classes `HeaderReader`,
-    `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of` and `bits_of`,
-    when pickling `remake`.
+    `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
+    result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
+    `args_of` and `bits_of`, when pickling `remake`.
 
 What is held there:
   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
@@ -117,7 +117,7 @@ from .._repr import SHOWN_BYTES as _SHOWN_BYTES
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, args_of, remake_parse_error
-from ..framing.content_length import HeaderReader
+from ..framing.content_length import header_reader
 from ..framing.events import EventFrames
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
@@ -210,6 +210,7 @@ SOURCES = JSONRPC_FAST_SOURCES
 cdef bytes BYTE_ORDER_MARK = _BYTE_ORDER_MARK
 cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
+cdef object INVALID_FRAMING = ParseErrorCode.INVALID_FRAMING
 
 
 class ParseError(errors.ParseError):

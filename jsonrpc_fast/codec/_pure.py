@@ -386,6 +386,8 @@ class Decoder(StreamDecoder[M]):
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: Literal[False] = False,
+        *,
+        resync: bool = False,
     ) -> None: ...
 
     @overload
@@ -396,6 +398,7 @@ class Decoder(StreamDecoder[M]):
         limits: Limits | None = None,
         *,
         raw: Literal[True],
+        resync: bool = False,
     ) -> None: ...
 
     @overload
@@ -405,12 +408,20 @@ class Decoder(StreamDecoder[M]):
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: bool = False,
+        *,
+        resync: bool = False,
     ) -> None: ...
 
     def __init__(
-        self, framing: Framing = "newline", profile: Profile = JSONRPC, limits: Limits | None = None, raw: bool = False
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+        *,
+        resync: bool = False,
     ) -> None:
-        super().__init__(framing, profile, limits, raw)
+        super().__init__(framing, profile, limits, raw, resync=resync)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)

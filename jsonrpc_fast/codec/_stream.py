@@ -56,19 +56,28 @@ class StreamDecoder(Generic[M]):
         profile: The rules.
         limits: The bounds; None for those of the profile.
         raw: Leave payloads as `Raw`.
+        resync: In "content-length", skip what is not a header, such as text that a program prints, up to the next
+            header: one INVALID_FRAMING, whose `offset` is the number of skipped bytes. In the other framings a fault
+            never ends the stream.
 
     Raises:
         TypeError: `profile` is not a Profile.
         ValueError: `framing` is not one of the five.
     """
 
-    __slots__ = ("_detector", "_frames", "_framing", "_lock", "_profile", "_raw", "_refusal", "_waiting")
+    __slots__ = ("_detector", "_frames", "_framing", "_lock", "_profile", "_raw", "_refusal", "_resync", "_waiting")
 
     _fault_class: type[Any]  # the ParseError of the backend
     _frames: Frames
 
     def __init__(
-        self, framing: Framing = "newline", profile: Profile = JSONRPC, limits: Limits | None = None, raw: bool = False
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+        *,
+        resync: bool = False,
     ) -> None:
         if framing not in FRAMINGS:
             raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")
@@ -76,6 +85,7 @@ class StreamDecoder(Generic[M]):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
+        self._resync = resync
         self._refusal: str | None = None
         try:
             self._lock = RLock()
@@ -172,7 +182,7 @@ class StreamDecoder(Generic[M]):
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def _begin(self, framing: Literal["newline", "content-length", "sse", "concatenated"]) -> None:
-        self._frames = frames_of(framing, self._profile.limits.message_bytes)
+        self._frames = frames_of(framing, self._profile.limits.message_bytes, self._resync)
 
     def _why_refused(self) -> str | None:
         """Why a call would be refused now, or None."""
@@ -230,7 +240,7 @@ class StreamDecoder(Generic[M]):
         raise NotImplementedError
 
     def _item(self, frame: Frame) -> Any:
-        text, line, _, fault, hint = frame
+        text, line, _, fault, hint, skipped = frame
         # A frame carries either its text, or the fault that the framing found; the head of a text over the limit comes
         # with its fault, for the id.
         if fault is ParseErrorCode.TRUNCATED and text is not None:
@@ -238,7 +248,7 @@ class StreamDecoder(Generic[M]):
         if fault is ParseErrorCode.MESSAGE_TOO_LARGE and text is not None:
             return self._too_large(text)
         if text is None or fault is not None:
-            return self._fault_class(fault, hint=hint)
+            return self._fault_class(fault, hint=hint, offset=skipped or None)
         item = self._decode(text)
         if line is not None and isinstance(item, ParseError) and item.code in _NO_JSON:
             hint = hint_of_line(text)

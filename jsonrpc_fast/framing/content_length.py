@@ -10,6 +10,9 @@ Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
     is dropped, and the stream continues.
   - Headers that break these rules, are larger than MAX_HEADER_BYTES, or announce more than the limit and
     MAX_SKIPPED_BYTES end the stream, because it is unknown where the next frame begins.
+  - With `resync` they do not: the next frame begins at the next line that ends in a Content-Length header, and all
+    bytes before it are reported as one fault with their number. Only a stream that has had no frame and looks like
+    another framing ends all the same.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ HEADER_NAME: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _HEADER: Final = rb"(%b)(?::([^\x00-\x08\x0a-\x1f\x7f]*))?" % HEADER_NAME
 _CONTENT_TYPE: Final = rb"(?:content-type:[ \t]?application/vscode-jsonrpc;[ \t]?charset=utf-?8\r?\n)?"
 _USUAL_SECTION: Final = rb"(?i)%bcontent-length:[ \t]?([0-9]{1,9})\r?\n%b\r?\n" % (_CONTENT_TYPE, _CONTENT_TYPE)
+_LENGTH_AT_END: Final = rb"(?i)content-length:[ \t]{0,8}[0-9]{1,15}[ \t]{0,8}\r?\n\Z"
+_LENGTH_BYTES: Final = 48  # the longest match
 _PARAMETER: Final = rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)'
 
 
@@ -44,31 +49,37 @@ class HeaderReader:
     Args:
         limit: The maximum size of a body, in bytes.
         at_start: This is the start of the stream.
+        resync: A line that ends in a Content-Length header after other text is invalid.
 
     Attributes:
         length: The size of the body; None until the section is complete.
         is_bad: The section breaks a rule.
         hint: The broken rule, or what the bytes look like instead.
         at: The byte, counted from 0, at which the current or the invalid line begins.
+        line: What has been read of that line.
+        skipped: The number of bytes before the section that belong to no frame.
     """
 
     __slots__ = (
         "_at_start",
         "_content_length",
         "_is_event",
-        "_line",
         "_longest",
+        "_resync",
         "_room",
         "at",
         "hint",
         "is_bad",
         "length",
+        "line",
     )
+    skipped: Final = 0
 
-    def __init__(self, limit: int, at_start: bool) -> None:
+    def __init__(self, limit: int, at_start: bool, resync: bool = False) -> None:
+        self._resync = resync
         self._longest = max(limit, MAX_SKIPPED_BYTES)
         self._at_start = at_start  # a byte order mark may follow
-        self._line = bytearray()  # the current line
+        self.line: bytearray = bytearray()
         self._room = MAX_HEADER_BYTES
         self._content_length: int | None = None
         self._is_event: bool | None = None  # whether a header has the name of an event's field; None before the first
@@ -79,7 +90,7 @@ class HeaderReader:
 
     def read(self, chunk: bytes, start: int) -> int:
         """Read from `chunk[start:]`. Return where the section, or the chunk, ends."""
-        if self._is_event is None and not self._line:
+        if self._is_event is None and not self.line:
             # Fast path: nearly every section is one Content-Length header that arrives as a whole.
             usual = compiled(_USUAL_SECTION).match(chunk, start)
             if usual is not None:
@@ -91,7 +102,7 @@ class HeaderReader:
             # `_room` bounds the whole section, so that a peer cannot make this side keep an endless header.
             feed = chunk.find(b"\n", begin, begin + self._room)
             end = feed + 1 if feed >= 0 else min(len(chunk), begin + self._room)
-            self._line += chunk[begin:end]
+            self.line += chunk[begin:end]
             self._room -= end - begin
             if feed >= 0:
                 self._end_line()
@@ -118,7 +129,7 @@ class HeaderReader:
         return ParseErrorCode.INVALID_FRAMING
 
     def _line_begun(self) -> bytes:
-        line = bytes(self._line)
+        line = bytes(self.line)
         return line.removeprefix(BYTE_ORDER_MARK) if self._at_start else line
 
     def _end_line(self) -> None:
@@ -134,8 +145,8 @@ class HeaderReader:
         else:
             self.length = self._content_length
         if not self.is_bad:
-            self.at += len(self._line)
-        self._line = bytearray()
+            self.at += len(self.line)
+            self.line = bytearray()
         self._at_start = False
 
     def _read_header(self, line: bytes) -> None:
@@ -147,6 +158,8 @@ class HeaderReader:
         self._is_event = self._is_event or name + b":" in KNOWN_FIELDS
         if name == b"content-length":
             self._read_length(value.strip(b" \t"))
+        elif self._resync and _length_at_end(bytes(self.line)) is not None:
+            self._fail(Hint.PRINTED_TEXT)
         elif name == b"content-type" and not _has_known_charset(value):
             self._fail(Hint.UNKNOWN_CHARSET)
 
@@ -169,6 +182,11 @@ class HeaderReader:
         self.hint = hint
 
 
+def _length_at_end(line: bytes) -> re.Match[bytes] | None:
+    """Return the Content-Length header at the end of a line."""
+    return compiled(_LENGTH_AT_END).search(line, max(0, len(line) - _LENGTH_BYTES))
+
+
 def _has_known_charset(content_type: bytes) -> bool:
     for name, value in compiled(_PARAMETER).findall(content_type):
         if name.strip().lower() == b"charset" and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
@@ -176,23 +194,132 @@ def _has_known_charset(content_type: bytes) -> bool:
     return True
 
 
+class HeaderSearch:
+    """Do what `HeaderReader` does, but skip bytes that are no headers.
+
+    The attributes are those of `HeaderReader`. Any chunking gives the same result, in linear time.
+
+    Args:
+        limit: The maximum size of a body, in bytes.
+        at_start: This is the start of the stream.
+        is_first: The stream has had no frame yet.
+    """
+
+    __slots__ = ("_is_first", "_limit", "_section", "_size", "_tail", "at", "hint", "is_bad", "length", "skipped")
+
+    def __init__(self, limit: int, at_start: bool, is_first: bool) -> None:
+        self._limit = limit
+        self._is_first = is_first
+        self._section: HeaderReader | None = HeaderReader(limit, at_start, True)  # None while a line is skipped
+        self._size = 0  # of the section, as far as it is read
+        self._tail = b""  # the end of the skipped line, which may be the beginning of a header
+        self.skipped: int = 0
+        self.length: int | None = None
+        self.is_bad: bool = False
+        self.hint: Hint | None = None
+        self.at: int = 0  # of the skipped bytes, or of the line that ends the stream
+
+    def read(self, chunk: bytes, start: int) -> int:
+        """Read from `chunk[start:]`. Return where the section, or the chunk, ends."""
+        at = start
+        while at < len(chunk) and self.length is None and not self.is_bad:
+            begin = at
+            if self._section is None:
+                at = chunk.find(b"\n", begin) + 1 or len(chunk)
+                self._skip(chunk[begin:at])
+            else:
+                at = self._section.read(chunk, begin)
+                self._size += at - begin
+                self._judge(self._section)
+        return at
+
+    def close(self) -> ParseErrorCode | None:
+        """Return the fault of a stream that ends here; None if no header was begun."""
+        if self._section is None:
+            self.skipped += len(self._tail)
+            return ParseErrorCode.INVALID_FRAMING
+        fault = self._section.close()
+        if fault is ParseErrorCode.INVALID_FRAMING:
+            self.skipped += self._size
+            self.hint = self.hint or self._section.hint
+        return fault
+
+    def _judge(self, section: HeaderReader) -> None:
+        self.length = section.length
+        if not section.is_bad:
+            return
+        self.hint = self.hint or section.hint
+        if self._is_first and section.hint in (Hint.NEWLINE_FRAMING, Hint.SSE_FRAMING):
+            self.is_bad = True
+            self.at = section.at
+            return
+        # The invalid line may end in a header, unless the header is the whole section: then it is the invalid line.
+        line = bytes(section.line)[len(section.line) == self._size :]
+        self.skipped += self._size - len(line)
+        self._section = None
+        self._skip(line)
+
+    def _skip(self, part: bytes) -> None:
+        """Skip a part of a line, up to a header at its end."""
+        line = self._tail + part
+        has_ended = line.endswith(b"\n")
+        header = _length_at_end(line) if has_ended else None
+        if header is not None:
+            self.skipped += header.start()
+            self._tail = b""
+            self._section = HeaderReader(self._limit, False, True)
+            self._size = self._section.read(header[0], 0)
+            self._judge(self._section)
+        else:
+            self._tail = b"" if has_ended else line[1 - _LENGTH_BYTES :]
+            self.skipped += len(line) - len(self._tail)
+
+
+def header_reader(limit: int, at_start: bool, is_first: bool, resync: bool) -> HeaderReader | HeaderSearch:
+    """Return the reader of the next header section; the arguments are those of the two classes."""
+    return HeaderSearch(limit, at_start, is_first) if resync else HeaderReader(limit, at_start)
+
+
+def _skipped(header: HeaderReader | HeaderSearch, start: int) -> Frame:
+    return Frame(None, None, start, ParseErrorCode.INVALID_FRAMING, header.hint, header.skipped)
+
+
 class ContentLengthFrames:
     """Split a stream into headers and bodies. Any chunking gives the same frames, in linear time.
 
     It holds one header section or one body of `limit` bytes, as far as it has arrived, and the last chunk. A large
     Content-Length allocates nothing.
+
+    Args:
+        limit: The maximum size of a body, in bytes.
+        resync: Skip what is no header, up to the next one.
     """
 
     # The next byte belongs to a body while `_left` is not 0, else to headers. The first `_wanted` bytes of a body
     # become a frame: all of it, or the beginning of one over the limit. Then `_wanted` is 0, and the rest is dropped.
 
-    __slots__ = ("_at_start", "_body", "_fault", "_header", "_left", "_limit", "_offset", "_start", "_wanted", "ended")
+    __slots__ = (
+        "_at_start",
+        "_body",
+        "_fault",
+        "_header",
+        "_is_first",
+        "_left",
+        "_limit",
+        "_offset",
+        "_resync",
+        "_start",
+        "_wanted",
+        "ended",
+    )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, resync: bool = False) -> None:
         self.ended: bool = False
         self._limit = limit
+        self._resync = resync
         self._at_start = True
-        self._header: HeaderReader | None = None  # the reader of the current headers
+        self._is_first = True  # no headers have been read yet
+        self._header: HeaderReader | HeaderSearch | None = None  # the reader of the current headers
         self._left = 0  # missing bytes of the body
         self._body = bytearray()  # the part of the wanted bytes that has arrived
         self._wanted = 0
@@ -212,7 +339,7 @@ class ContentLengthFrames:
     def skip(self, data: bytes) -> None:
         """Count `data`, whose frames the caller has read itself. The last one ends with it."""
         self._offset += len(data)
-        self._at_start = False
+        self._at_start = self._is_first = False
         self._header = None
         self._left = self._wanted = 0
         self._body = bytearray()
@@ -223,16 +350,20 @@ class ContentLengthFrames:
             return [Frame(bytes(self._body), None, self._start, self._fault or ParseErrorCode.TRUNCATED)]
         if self.ended or self._left:  # the fault is reported
             return []
-        fault = None if self._header is None else self._header.close()
-        if self._header is None or fault is None:
+        header = self._header
+        fault = None if header is None else header.close()
+        if header is None:
             return []
+        frames = [_skipped(header, self._start)] if header.skipped else []
         if fault is ParseErrorCode.TRUNCATED:
-            return [Frame(b"", None, self._offset, fault)]
-        return [Frame(None, None, self._start + self._header.at, fault, self._header.hint)]
+            frames.append(Frame(b"", None, self._offset, fault))
+        elif fault is not None and not frames:
+            frames.append(Frame(None, None, self._start + header.at, fault, header.hint))
+        return frames
 
     def _read_headers(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
         if self._header is None:
-            self._header = HeaderReader(self._limit, self._at_start)
+            self._header = header_reader(self._limit, self._at_start, self._is_first, self._resync)
             self._at_start = False
             self._start = self._offset
         header = self._header
@@ -243,7 +374,10 @@ class ContentLengthFrames:
             place = self._start + header.at
             frames.append(Frame(None, None, place, ParseErrorCode.INVALID_FRAMING, header.hint))
         elif header.length is not None:
+            if header.skipped:
+                frames.append(_skipped(header, self._start))
             self._header = None
+            self._is_first = False
             # With a length of 0 the next bytes are headers again: an empty body is not a message.
             self._left = header.length
             self._start = self._offset

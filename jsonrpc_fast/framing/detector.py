@@ -79,10 +79,12 @@ def _end_of(pattern: bytes, text: bytearray, start: int, end: int) -> int:
 Frames: TypeAlias = "LineFrames | ContentLengthFrames | EventFrames | ConcatenatedFrames"
 
 
-def frames_of(framing: Literal["newline", "content-length", "sse", "concatenated"], limit: int) -> Frames:
-    """Return the reader of a framing, for frames of at most `limit` bytes."""
+def frames_of(
+    framing: Literal["newline", "content-length", "sse", "concatenated"], limit: int, resync: bool = False
+) -> Frames:
+    """Return the reader of a framing, for frames of at most `limit` bytes. resync: as in `ContentLengthFrames`."""
     if framing == "content-length":
-        return ContentLengthFrames(limit)
+        return ContentLengthFrames(limit, resync)
     if framing == "sse":
         return EventFrames(limit)
     # The core itself reads the other two, and needs no readers from these modules.

@@ -35,6 +35,7 @@ class Frame(NamedTuple):
         offset: The offset in the stream, counted from 0, of the text or of the invalid header line.
         fault: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING or None.
         hint: Details of the fault.
+        skipped: For INVALID_FRAMING, the number of bytes up to the next frame; 0 if the stream ends with the fault.
     """
 
     text: bytes | None
@@ -42,6 +43,7 @@ class Frame(NamedTuple):
     offset: int
     fault: ParseErrorCode | None = None
     hint: Hint | None = None
+    skipped: int = 0
 
 
 def frame(

@@ -110,6 +110,7 @@ class Connection(Transport):
         raw: Whether payloads are left undecoded, as in `Decoder`.
         drain_seconds: How long `close` waits for the peer to take the accepted messages; None: without limit.
         max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
+        resync: Whether text between frames is skipped, as in `Decoder`.
         decode: Decodes each text in place of the codec, and must not raise. Its result goes to `onmessage`, or to
             `onerror` if it is a `ParseError`. None: the codec decodes.
 
@@ -143,6 +144,7 @@ class Connection(Transport):
         channel: Channel,
         *,
         framing: Framing | None = None,
+        resync: bool = False,
         profile: Profile = JSONRPC,
         limits: Limits | None = None,
         raw: bool = False,
@@ -165,7 +167,7 @@ class Connection(Transport):
                 raise TypeError("a channel of texts has no framing")
             reader = TextReader(profile, raw, decode, listen)
         else:
-            reader = StreamReader("newline" if framing is None else framing, profile, raw, decode, listen)
+            reader = StreamReader("newline" if framing is None else framing, profile, raw, decode, listen, resync)
         self.channel: Channel = channel
         self._drain_seconds = drain_seconds
         self._reader = reader

@@ -228,3 +228,4 @@ class TransportOptions(MessageOptions, total=False):
     """Keyword options of every transport over bytes; `Connection` describes them."""
 
     framing: Framing | None
+    resync: bool

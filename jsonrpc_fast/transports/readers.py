@@ -44,9 +44,15 @@ class _TextDecoder(StreamDecoder[Any]):
     _fault_class = ParseError
 
     def __init__(
-        self, framing: Framing, profile: Profile, decode: Read, listen: Listen | None, log: WireLog | None = None
+        self,
+        framing: Framing,
+        profile: Profile,
+        resync: bool,
+        decode: Read,
+        listen: Listen | None,
+        log: WireLog | None = None,
     ) -> None:
-        super().__init__(framing, profile)
+        super().__init__(framing, profile, resync=resync)
         self._decode_text = decode
         self._listen = listen
         self._log = log
@@ -81,6 +87,7 @@ class StreamReader:
         read: Decodes each text in place of the codec; None: the codec decodes.
         listen: Called with each text before it is decoded, or with the part of it that has arrived, until it returns
             True.
+        resync: As in `Decoder`.
 
     Attributes:
         feed: Decodes data that has just arrived, while no data is kept. Returns at most the given number of items, if
@@ -92,15 +99,21 @@ class StreamReader:
     __slots__ = ("_decoder", "_is_last_due", "_kept", "_new_decoder", "feed", "partial_bytes", "small_bytes")
 
     def __init__(
-        self, framing: Framing, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None
+        self,
+        framing: Framing,
+        profile: Profile,
+        raw: bool,
+        read: Read | None,
+        listen: Listen | None = None,
+        resync: bool = False,
     ) -> None:
         # The backend's decoder cannot call a function for each text, so this one splits the stream in Python.
         self._new_decoder = partial(
-            _TextDecoder, framing, profile, read or partial(decode, profile=profile, raw=raw), listen
+            _TextDecoder, framing, profile, resync, read or partial(decode, profile=profile, raw=raw), listen
         )
         self._decoder: StreamDecoder[Any]
         is_plain = read is None and listen is None
-        self._decoder = Decoder(framing, profile, raw=raw) if is_plain else self._new_decoder()
+        self._decoder = Decoder(framing, profile, raw=raw, resync=resync) if is_plain else self._new_decoder()
         self.feed: Callable[..., list[Any]] = self._decoder.feed
         self.partial_bytes: int = 0
         self.small_bytes: int = SMALL_BYTES if listen is None else 0

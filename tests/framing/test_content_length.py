@@ -290,6 +290,98 @@ def test_header_reader_stops_at_the_body() -> None:
     assert (reader.length, reader.is_bad, reader.hint) == (7, False, None)
 
 
+def resynced(chunks: list[bytes], limit: int = 100) -> list[Frame]:
+    splitter = ContentLengthFrames(limit, resync=True)
+    frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
+    return frames + splitter.close()
+
+
+def skipped(size: int, hint: str | None, offset: int = 0) -> Frame:
+    return Frame(None, None, offset, ParseErrorCode.INVALID_FRAMING, None if hint is None else Hint[hint], size)
+
+
+AB = b"Content-Length: 2\r\n\r\nab"
+
+
+@rows(
+    ("text", "hint"),
+    [
+        (b"Stop hook #1 added.\n", "PRINTED_TEXT"),
+        (b"two lines:\n of text\n", "PRINTED_TEXT"),
+        (b"Object(uri, position)", "PRINTED_TEXT"),
+        (b"a: b\n\n", "MISSING_LENGTH"),
+        (b"glued", "PRINTED_TEXT"),
+        (b"INFO: glued ", "PRINTED_TEXT"),
+        (b"INFO: a line\nINFO:", "PRINTED_TEXT"),
+        (b'{"level":"info"}\n', "NEWLINE_FRAMING"),
+        (b'{"level":"info"}', "NEWLINE_FRAMING"),
+        (b"data: {}\n\n", "SSE_FRAMING"),
+        (b"}\n", "LENGTH_TOO_SMALL"),
+        (b"Content-Length: 7\r\n", "DUPLICATE_LENGTH"),
+        (b"Content-Length: x\r\n", "INVALID_LENGTH"),
+        (b"Content-Length: 999999999999999\r\n", "LENGTH_TOO_LARGE"),
+        (3 * (b"Content-Length: 9" + 30 * b"9" + b"\r\n"), "LENGTH_TOO_LARGE"),
+        (b"Content-Length: 4\r\nContent-Type: a; charset=latin1\r\n\r\nbody", "UNKNOWN_CHARSET"),
+        (20_000 * b"x", "HEADER_TOO_LARGE"),
+        (2000 * b"line: of text\n", "HEADER_TOO_LARGE"),
+        (b"\x00\n", None),
+    ],
+)
+def test_resync(text: bytes, hint: str | None) -> None:
+    size = len(text)
+    expected = [
+        Frame(b"ab", None, 21),
+        skipped(size, hint, 23),
+        Frame(b"ab", None, 44 + size),
+        Frame(b"ab", None, 67 + size),
+    ]
+    assert resynced([AB + text + AB + AB]) == expected
+    assert resynced(bytewise(AB + text + AB + AB)) == expected
+
+
+@rows(
+    ("data", "expected"),
+    [
+        (b"Starting\n" + AB, [skipped(9, "PRINTED_TEXT"), Frame(b"ab", None, 30)]),
+        # Another framing: it ends the stream, for its reader would wait for ever.
+        (b'{"a":1}\n' + AB, [Frame(None, None, 0, ParseErrorCode.INVALID_FRAMING, Hint.NEWLINE_FRAMING)]),
+        (b"id: 1\n\n" + AB, [Frame(None, None, 6, ParseErrorCode.INVALID_FRAMING, Hint.SSE_FRAMING)]),
+        (b"a\nContent-Length: 3\r\n\r\nab", [skipped(2, "PRINTED_TEXT"), truncated(b"ab", 23)]),
+        (b"a\nContent-Length: 3\r\n", [skipped(2, "PRINTED_TEXT"), truncated(b"", 21)]),
+        (b"a\nContent-Len", [skipped(13, "PRINTED_TEXT")]),
+        (b"a\nContent-Length: 3\r\n}", [skipped(22, "PRINTED_TEXT")]),
+        (b"Segmentation fault", [skipped(18, "PRINTED_TEXT")]),
+    ],
+)
+def test_resync_at_the_ends(data: bytes, expected: list[Frame]) -> None:
+    assert resynced([data]) == expected
+    assert resynced(bytewise(data)) == expected
+
+
+@given(pieces=PIECES, sizes=CUTS, limit=st.integers(1, 12))
+def test_resync_in_any_chunking(pieces: list[bytes], sizes: list[int], limit: int) -> None:
+    data = b"".join(pieces)
+    expected = resynced([data], limit)
+    assert resynced(cut(data, sizes), limit) == resynced(bytewise(data), limit) == expected
+    # What is valid without resync is read alike with it.
+    if all(frame.fault is None for frame in frames_of([data], limit)):
+        assert expected == frames_of([data], limit)
+
+
+def test_skipped_text_takes_linear_time_and_no_memory() -> None:
+    lines = 400 * b"Content-Length: 999999999999999\r\n" + 400 * b"a line\n"
+    splitter = ContentLengthFrames(100, resync=True)
+    splitter.feed(AB)
+    with measured() as memory:
+        for _ in range(4):
+            assert splitter.feed(lines) == []
+    assert memory.peak < 3 * len(lines)
+    assert splitter.feed(AB) == [
+        skipped(4 * len(lines), "LENGTH_TOO_LARGE", 23),
+        Frame(b"ab", None, 4 * len(lines) + 44),
+    ]
+
+
 DETECTED = [
     (b"{", "newline"),
     (b"[", "newline"),

@@ -19,6 +19,7 @@ from jsonrpc_fast.errors import EncodeError, ParseError
 
 from ..support.raw_laws import broken_law_of_stream, payload_fault
 from .differential import (
+    PRINTED,
     PROFILES,
     disagreement,
     entry_disagreement,
@@ -107,7 +108,7 @@ def decoder(framing: str, data: bytes) -> Hashable:
         return None
     profile, raw = _profile(data[0])
     stream = data[2:]
-    bound = (None, 1, 2)[data[1] % 3]
+    bound, resync = (None, 1, 2)[data[1] % 3], data[1] % 2 == 1
     found = []
     for module, pieces, items in (
         (_core, [stream], None),
@@ -115,21 +116,23 @@ def decoder(framing: str, data: bytes) -> Hashable:
         (_pure, [stream], None),
         (_pure, chunks(stream, data[1]), bound),
     ):
-        read = _read(module, framing, pieces, items, profile, raw)
+        read = _read(module, framing, pieces, items, profile, raw, resync)
         found.append([shown(module, item) for item in read])
         if raw:
-            plain = _read(module, framing, [stream], None, profile, False)
+            plain = _read(module, framing, [stream], None, profile, False, resync)
             broken = broken_law_of_stream(module, read, plain, profile)
             check(broken is None, framing, profile, broken)
     check(found[0] == found[1] == found[2] == found[3], framing, profile, raw, found)
-    items = _read(_core, framing, [stream], None, profile, raw)
+    items = _read(_core, framing, [stream], None, profile, raw, resync)
     for item in items:
         check_fault(item)
     return tuple(sorted({str(kind(item)) for item in items})[:4]), raw
 
 
-def _read(module: Any, framing: str, pieces: list[bytes], bound: int | None, profile: Profile, raw: bool) -> list[Any]:
-    reader = module.Decoder(framing, profile, raw=raw)
+def _read(
+    module: Any, framing: str, pieces: list[bytes], bound: int | None, profile: Profile, raw: bool, resync: bool
+) -> list[Any]:
+    reader = module.Decoder(framing, profile, raw=raw, resync=resync)
     items: list[Any] = []
     for piece in pieces:
         items += reader.feed(piece, bound)
@@ -196,7 +199,9 @@ def _make_text(rng: random.Random) -> bytes:
 
 
 def _make_stream(framing: str, rng: random.Random) -> bytes:
-    return head(rng) + b"".join([framed(rng, message(rng, _SEEDS), framing) for _ in range(rng.randrange(1, 5))])
+    return head(rng) + b"".join(
+        [rng.choice(PRINTED) + framed(rng, message(rng, _SEEDS), framing) for _ in range(rng.randrange(1, 5))]
+    )
 
 
 class _MakeValues:

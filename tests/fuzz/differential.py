@@ -48,6 +48,17 @@ HEADERS_ENDS = [
     b"\r\nContent-Type: x; charset=latin1\r\n\r\n",
 ]
 
+PRINTED = [
+    *(6 * [b""]),
+    b"DEBUG hover\n",
+    b"(glued) ",
+    b'{"a":1}\n',
+    b"a: b\r\n\r\n",
+    b"content-length:99999999999999\n",
+    b"\n",
+]
+"""What a program prints between frames."""
+
 FIELDS = [b"event: message\n", b"event:x\r\n", b"id: 7\n", b"retry: 5\r", b": comment\n", b"data\n", b"x: y\n", b"\n"]
 
 PROFILES: list[Profile] = [
@@ -216,17 +227,18 @@ def stream_disagreement(rng: random.Random, texts: list[bytes], profile: Profile
     """Return a difference between the backends for one stream in different chunks, or a law that a raw payload breaks,
     or None."""
     framing = rng.choice(("newline", "newline", *FRAMINGS))
-    stream = b"".join([framed(rng, text, framing) for text in texts])
+    resync = rng.random() < 0.5
+    stream = b"".join([(rng.choice(PRINTED) if resync else b"") + framed(rng, text, framing) for text in texts])
     cuts = sorted([rng.randrange(len(stream) + 1) for _ in range(rng.randrange(8))])
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     found = []
     for module, pieces in ((_core, chunks), (_core, [stream]), (_pure, [stream])):
-        decoder = module.Decoder(framing, profile, raw=raw)
+        decoder = module.Decoder(framing, profile, raw=raw, resync=resync)
         bound = rng.choice((None, 1, 2))
         items = [item for piece in pieces for item in _fed(decoder, piece, bound)] + decoder.close()
         found.append([shown(module, item) for item in items])
         if raw:
-            decoder = module.Decoder(framing, profile)
+            decoder = module.Decoder(framing, profile, resync=resync)
             broken = broken_law_of_stream(module, items, decoder.feed(stream) + decoder.close(), profile)
             if broken is not None:
                 return broken

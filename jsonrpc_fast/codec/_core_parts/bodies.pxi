@@ -1,6 +1,6 @@
 """Streams of bodies with their length in a header."""
 
-# The two forms of headers that nearly all peers write. `HeaderReader` reads all others.
+# The two forms of headers that nearly all peers write. What `header_reader` returns reads all others.
 cdef const char* LENGTH_ALONE = b"Content-Length: "
 cdef const char* HEADERS_END = b"\r\n\r\n"
 cdef const char* CONTENT_TYPE = b"\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n"
@@ -21,7 +21,9 @@ cdef class BodyReader(Reader):
     cdef bint in_body
     cdef Py_ssize_t due  # missing bytes of the body
     cdef Py_ssize_t head_due  # missing bytes of the head that is kept of a body over the limit
-    cdef object header  # the HeaderReader of the current headers, or None
+    cdef object header  # the reader of the current headers that `header_reader` returns, or None
+    cdef bint resync  # skip what is no header
+    cdef bint is_second  # headers have been read
 
     def rest(self):
         """Return the same as `ContentLengthFrames.close`, without the offset."""
@@ -34,9 +36,14 @@ cdef class BodyReader(Reader):
         if self.in_body:
             return [Frame(PyBytes_FromStringAndSize(<char*>self.buffer, self.size), None, 0, TRUNCATED)]
         fault = None if self.header is None else self.header.close()
-        if fault is None:
-            return []
-        return [Frame(b"" if fault is TRUNCATED else None, None, 0, fault, self.header.hint)]
+        frames = []
+        if self.header is not None and self.header.skipped:
+            frames.append(Frame(None, None, 0, INVALID_FRAMING, self.header.hint, self.header.skipped))
+        if fault is TRUNCATED:
+            frames.append(Frame(b"", None, 0, TRUNCATED))
+        elif fault is not None and not frames:
+            frames.append(Frame(None, None, 0, fault, self.header.hint))
+        return frames
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at
@@ -83,7 +90,7 @@ cdef class BodyReader(Reader):
                 self.at_start = False
                 self.begin_body(length, items)
                 return body
-            self.header = HeaderReader(self.rules.message_bytes, self.at_start)
+            self.header = header_reader(self.rules.message_bytes, self.at_start, not self.is_second, self.resync)
             self.at_start = False
         # At most one header section.
         at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
@@ -92,11 +99,14 @@ cdef class BodyReader(Reader):
             self.ended = True
         elif self.header.length is not None:
             length = self.header.length
+            if self.header.skipped:
+                self.add(items, ParseError.invalid_framing(hint=self.header.hint, offset=self.header.skipped), at)
             self.header = None
             self.begin_body(length, items)
         return at
 
     cdef int begin_body(self, Py_ssize_t length, list items) except -1:
+        self.is_second = True
         self.due = length
         self.in_body = length > 0
         self.dropping = length > self.rules.message_bytes
@@ -114,6 +124,12 @@ cdef class BodyReader(Reader):
             self.add(items, fault_of_large(self.buffer, self.size, self.rules), self.next)
             self.clear()
         return 0
+
+
+cdef object body_reader(profile, raw, resync):
+    reader = BodyReader(profile, raw)
+    (<BodyReader>reader).resync = resync
+    return reader
 
 
 cdef inline const uint8_t* fast_headers(const uint8_t* at, const uint8_t* end, Py_ssize_t* length) noexcept:

@@ -61,7 +61,7 @@ class Decoder(StreamDecoder[_M]):
         if framing == "newline":
             self._frames = LineReader(self._profile, self._raw)
         elif framing == "content-length":
-            self._frames = BodyReader(self._profile, self._raw)
+            self._frames = body_reader(self._profile, self._raw, self._resync)
         elif framing == "sse":
             self._frames = EventReader(self._profile, self._raw)
         else:

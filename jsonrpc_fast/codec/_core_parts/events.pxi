@@ -165,7 +165,7 @@ cdef class EventReader(Reader):
 
     cdef object item_of(self, frame):
         cdef bytes text
-        found, _, _, fault, hint = frame
+        found, _, _, fault, hint, _ = frame
         if found is None:
             return ParseError(fault, hint=hint)
         text = found

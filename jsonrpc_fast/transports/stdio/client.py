@@ -247,7 +247,8 @@ class StdioClient(Connection):
             it, and terminating or killing it includes the processes that it started.
         exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM.
         terminate_seconds: How long it may take to end after SIGTERM, before it gets SIGKILL.
-        options: Options of `Connection`.
+        options: Options of `Connection`. By default, text that the program prints between messages is skipped and
+            reported as a fault (`resync`).
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
@@ -291,6 +292,8 @@ class StdioClient(Connection):
             parts, env, place, stderr, own_session and sys.platform != "win32", exit_seconds, terminate_seconds
         )
         channel = self.channel_class(program)
+        # Programs print: a library that they use, a debugger, a shell that starts them.
+        options.setdefault("resync", True)
         super().__init__(channel, **options)
         channel.connection = self
         self._loop_guard: AsyncGenerator[None, None] | None = None

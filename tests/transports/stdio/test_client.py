@@ -374,6 +374,22 @@ async def test_a_stray_print_of_a_child_is_one_fault() -> None:
     assert child.events[1:] == [Notification("m"), "closed"]
 
 
+async def test_a_child_that_prints_between_bodies() -> None:
+    """As lines, so bodies: the call after the printed text is answered, and the text is reported."""
+    message = '{"jsonrpc":"2.0","method":"m"}'
+    body = f"printf 'Content-Length: {len(message)}\\r\\n\\r\\n%s' '{message}'"
+    child = Child(["sh", "-c", f"echo starting; {body}; printf glued; {body}"], framing="content-length")
+    await child.start()
+    await child.wait_closed()
+    faults = [fault for fault in child.events if isinstance(fault, ParseError)]
+    assert [(fault.code.name, fault.offset) for fault in faults] == [("INVALID_FRAMING", 9), ("INVALID_FRAMING", 5)]
+    assert child.events == [faults[0], Notification("m"), faults[1], Notification("m"), "closed"]
+    strict = Child(["sh", "-c", f"echo starting; {body}"], framing="content-length", resync=False)
+    await strict.start()
+    await strict.wait_closed()
+    assert [repr(event) for event in strict.events[1:]] == ["'closed'"]
+
+
 async def test_what_a_child_prints_gets_no_response() -> None:
     """The child prints more than its pipe holds, then responds to the first line that it reads, and counts the rest."""
     source = """
