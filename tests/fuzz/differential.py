@@ -3,7 +3,8 @@
     python -m tests.fuzz.differential --inputs 1000000 --seed 1 --processes 2
 
 The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; some
-texts go through the other functions, too, as bytes and as a str; texts come again while key templates are on, off or at
+texts go through the other functions, too, as bytes and as a str, and as dicts; their messages are written in each form,
+with options and without; texts come again while key templates are on, off or at
 their limits; the fast path and orjson decode payloads, and both backends and orjson write objects; occasionally the
 decoders of both read a stream of texts in different chunks. Any difference in class, values, types, error fields or
 bytes written is printed with the text, and so is a law that a raw payload breaks (`tests/support/raw_laws.py`); the
@@ -20,13 +21,17 @@ import random
 import sys
 import time
 from array import array
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 from jsonrpc_fast import CLIENT, JSONRPC, JSONRPC_1, LENIENT, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
+from jsonrpc_fast.codec._dicts import dicts_of
+from jsonrpc_fast.codec._numbers import numbers_of
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
+from jsonrpc_fast.profile import WrittenForm
 
 from ..support.comparison import exactly, plain
 from ..support.oracle import orjson
@@ -186,19 +191,93 @@ def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str,
         pass
     else:
         found["parse"] = shown(module, module.parse(value, profile))
-    try:
-        dicts = module.decode_dict(text, profile)
-    except ParseError as fault:
-        found["decode_dict"] = fault
-    else:
-        each = dicts if isinstance(dicts, list) else [dicts]
-        found["decode_dict"] = [item if isinstance(item, ParseError) else exactly(item) for item in each]
     items = decoded if isinstance(decoded, list) else [decoded]
     writable = [item for item in items if not isinstance(item, ParseError) and _is_writable(item)]
     found["encode"] = module.encode(writable)
     found["encode_many"] = module.encode_many([*writable, writable])
     found["equal"] = [item == copy.copy(item) and item != 1 for item in items]
     return found
+
+
+def dict_disagreement(rng: random.Random, text: bytes, profile: Profile) -> str | None:
+    """Return a difference between paths or backends over a message or a batch as dicts, or None."""
+    fast = _core._decode_dict_fast(text, profile)
+    if fast is not None:
+        slow = dicts_of(text, _core._decode_slow(text, profile, True), numbers_of(profile), ParseError, "raise")
+        if (_shown_dicts(fast), repr(fast)) != (_shown_dicts(slow), repr(slow)):
+            return f"dicts: fast {fast!r}, slow {slow!r}"
+    options = _writing(rng)
+    found: list[object] = []
+    for module in (_core, _pure):
+        for faults in ("raise", "keep"):
+            try:
+                dicts = module.decode_dict(text, profile, faults=faults)
+            except ParseError as fault:
+                dicts = fault
+            found.append(_shown_dicts(dicts))
+        found.append(_outcome(lambda module=module, dicts=dicts: module.encode_dict(dicts, profile, **options)))
+    if found[:3] != found[3:]:
+        return f"dicts, {options}: core {found[:3]!r}, pure {found[3:]!r}"
+    return None
+
+
+def _shown_dicts(dicts: Any) -> object:
+    if isinstance(dicts, list):
+        return [_shown_dicts(item) for item in dicts]
+    return dicts if isinstance(dicts, ParseError) else exactly(dicts)
+
+
+def form_disagreement(rng: random.Random, text: bytes, profile: Profile, raw: bool) -> str | None:
+    """Return a difference between the backends over messages that are written in one of the forms, or None."""
+    profile = profile.replace(writes=rng.choice(get_args(WrittenForm)))
+    options = _writing(rng)
+    found = []
+    for module in (_core, _pure):
+        decoded = module.decode(text, profile, raw=raw)
+        items = [item for item in (decoded if isinstance(decoded, list) else [decoded]) if not is_fault(item)]
+        written = [_outcome(lambda item=item, module=module: module.encode(item, profile, **options)) for item in items]
+        written.append(_outcome(lambda items=items, module=module: module.encode(tuple(items), profile, **options)))
+        for item in items:
+            function, members = _by_parts(module, item)
+            parts = _outcome(lambda: function(*members, profile=profile, **options))  # noqa: B023  # called at once
+            if item.extra is None and getattr(item, "error", None) is None and parts != written[items.index(item)]:
+                return f"{function.__name__} {parts!r}, encode {written!r}"
+        found.append(written)
+    if found[0] != found[1]:
+        return f"{profile.writes}, {options}: core {found[0]!r}, pure {found[1]!r}"
+    return None
+
+
+def is_fault(item: object) -> bool:
+    return isinstance(item, ParseError)
+
+
+def _by_parts(module: Any, item: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The function that writes a message from its parts, and these."""
+    if isinstance(item, module.Request):
+        return module.encode_request, (item.id, item.method, item.params)
+    if isinstance(item, module.Notification):
+        return module.encode_notification, (item.method, item.params)
+    if item.error is None:
+        return module.encode_result, (item.id, item.result)
+    return module.encode_error, (item.id, item.error.code, item.error.message, item.error.data)
+
+
+def _writing(rng: random.Random) -> dict[str, Any]:
+    """Arguments of an encoder."""
+    option = rng.choice(
+        (0, 0, orjson.OPT_NON_STR_KEYS, orjson.OPT_SORT_KEYS, orjson.OPT_UTC_Z, orjson.OPT_STRICT_INTEGER)
+    )
+    return {"option": option, "default": rng.choice((None, None, str)), "delimited": rng.random() < 0.5}
+
+
+def _outcome(call: Callable[[], Any]) -> object:
+    try:
+        return call()
+    except ParseError as fault:
+        return fault
+    except (EncodeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def written_disagreement(value: Any) -> str | None:
@@ -289,6 +368,8 @@ def run(seed: int, inputs: float, seconds: float) -> tuple[int, str | None]:
         found = disagreement(text, profile, raw) or template_disagreement(text)
         if found is None and rng.random() < 0.2:
             found = entry_disagreement(text, profile, raw)
+        if found is None and rng.random() < 0.3:
+            found = dict_disagreement(rng, text, profile) or form_disagreement(rng, text, profile, raw)
         done += 1
         for _ in range(VALUES):
             if found is None:

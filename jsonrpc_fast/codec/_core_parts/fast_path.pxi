@@ -45,6 +45,7 @@ cdef struct Members "jsonrpc_fast_members":
     PyObject* id  # owned; NULL: absent
     PyObject* method  # likewise
     PyObject* payload  # likewise
+    PyObject* extra  # likewise: a dict of the unknown members, where the profile keeps them
     uint32_t kinds  # of the other members
     Member kind  # of the payload; MEMBER_UNKNOWN: absent
 
@@ -318,6 +319,7 @@ cdef struct ErrorParts:
     bint has_code
     PyObject* message  # owned; NULL: absent
     PyObject* data  # likewise
+    PyObject* extra  # as in `Members`
 
 
 cdef inline PyObject* error_at(
@@ -331,6 +333,7 @@ cdef inline PyObject* error_at(
     parts.has_code = False
     parts.message = NULL
     parts.data = NULL
+    parts.extra = NULL
     try:
         if not read_error_parts(reader, at, rules, raw, is_item, &parts):
             return NULL
@@ -344,9 +347,12 @@ cdef inline PyObject* error_at(
         parts.message = NULL
         parts.data = NULL
         if data == NULL:
-            return new_object(ERRORS, code, message, held(UNSET), False)
+            data = held(UNSET)
+        if parts.extra != NULL:
+            data = extended(data, parts.extra)
         return new_object(ERRORS, code, message, data, can_be_in_cycle(data))
     finally:
+        drop_if_any(parts.extra)
         drop_if_any(parts.message)
         drop_if_any(parts.data)
 
@@ -390,11 +396,13 @@ cdef bint read_error_parts(
             if parts.data == NULL:
                 return False
             at = reader.at
-        else:
-            if not rules.ignores_extra:
-                return False
+        elif rules.ignores_extra:
             at = skip_unread(reader, at, rules, 1, &skipped)
             if at == NULL or numbers_in(&skipped, rules):
+                return False
+        else:
+            at = keep_member(reader, at, rules, name, name_end, is_item, 1, &parts.extra)
+            if at == NULL:
                 return False
         if at == end:
             return False
@@ -403,6 +411,46 @@ cdef bint read_error_parts(
             reader.at = at + 1
             return at[0] == c"}"
         at = past_space_inside(at + 1, end)
+
+
+cdef PyObject* extended(PyObject* payload, PyObject* extra) except NULL:
+    """A payload with unknown members. It takes over the reference to the payload."""
+    return held(with_extra(owned(payload), <object>extra))
+
+
+cdef const uint8_t* keep_member(
+    ValueReader* reader,
+    const uint8_t* at,
+    Rules rules,
+    const uint8_t* name,
+    const uint8_t* name_end,
+    bint is_item,
+    Py_ssize_t around,
+    PyObject** members,
+) except? NULL:
+    """Read the value at `at` into `members`, a dict or NULL; return its end, or NULL for the slow path.
+
+    Of equal names the last one counts, in the place of the first.
+    """
+    cdef PyObject* value
+    cdef PyObject* text
+    cdef int status
+    if not rules.keeps_extra:
+        return NULL
+    if members[0] == NULL:
+        members[0] = new_dict()
+        if members[0] == NULL:
+            check_raised()
+    value = payload_at(reader, at, rules, NULL, is_item, around)
+    if value == NULL:
+        return NULL
+    text = name_at(reader.caches, name, name_end - name)
+    status = -1 if text == NULL else set_dict_item(members[0], text, value)
+    drop(value)
+    drop_if_any(text)
+    if status < 0:
+        check_raised()
+    return reader.at
 
 
 # What leaves an exception set, for a caller that looks for it.
@@ -421,12 +469,14 @@ cdef PyObject* read_object_fast(
     members.id = NULL
     members.method = NULL
     members.payload = NULL
+    members.extra = NULL
     # An exception stays set while the members are dropped, which run no code: `try` would cost 20 instructions.
     if (<MembersReader>read_members)(reader, at, rules, raw, is_item, &members):
         message = (<MessageMaker>message_of_members)(&members, rules)
     drop_if_any(members.id)
     drop_if_any(members.method)
     drop_if_any(members.payload)
+    drop_if_any(members.extra)
     return message
 
 
@@ -530,11 +580,14 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
                 return False
             members.kinds |= VERSION_KIND
             at += 5
-        else:
-            if not rules.ignores_extra:
-                return False
+        elif rules.ignores_extra:
             members.kinds |= HAS_EXTRA
             at = skip_unread(reader, at, rules, 0, &skipped)
+            if at == NULL:
+                return False
+        else:
+            members.kinds |= HAS_EXTRA
+            at = keep_member(reader, at, rules, name, name_end, is_item, 0, &members.extra)
             if at == NULL:
                 return False
         if at == end:
@@ -569,6 +622,8 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
             return NULL
         if members.method != NULL and verdict.kind != A_REQUEST and verdict.kind != A_NOTIFICATION:
             return NULL
+    if unlikely(members.extra != NULL):
+        return message_with_extra(members)
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
     payload = moved(&members.payload)
     if members.method == NULL:
@@ -578,6 +633,19 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
     if members.id == NULL:
         return new_object(NOTIFICATIONS, moved(&members.method), payload, NULL, tracked)
     return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, tracked)
+
+
+cdef PyObject* message_with_extra(Members* members) except NULL:
+    """The message with these members, some of them unknown."""
+    cdef PyObject* payload = NULL
+    if members.kind != MEMBER_ERROR:
+        payload = moved(&members.payload)
+    payload = extended(payload if payload != NULL else held(None), members.extra)
+    if members.method == NULL:
+        return new_object(RESPONSES, moved(&members.id), payload, moved(&members.payload), True)
+    if members.id == NULL:
+        return new_object(NOTIFICATIONS, moved(&members.method), payload, NULL, True)
+    return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, True)
 
 
 cdef inline bint is_usual(Members* members, Rules rules) noexcept:
