@@ -18,7 +18,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, Final
 
-from ..codec._json import loads
+from ..codec._backend import Raw
 from ..errors import EncodeError
 from .params.annotations import is_from_pydantic
 from .params.types import msgspec_module
@@ -69,7 +69,7 @@ def builtins_of(value: Any, hook: Callable[[Any], Any]) -> Any:
 def json_of(text: str) -> Any:
     """Return the value of a string that is JSON, or Python's True, False or None; any other string unchanged."""
     try:
-        value = _PYTHON_TEXTS[text] if text in _PYTHON_TEXTS else loads(text)
+        value = _PYTHON_TEXTS[text] if text in _PYTHON_TEXTS else Raw(text.encode()).decode()
     except ValueError:
         return text
     return text if isinstance(value, str) else value

@@ -18,8 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from .._checks import check_type
-from ..codec._backend import dumps
-from ..codec._json import loads
+from ..codec._backend import Raw, dumps
 from ..types import UNSET
 from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of
@@ -198,7 +197,7 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
 def _is_writable(value: Any) -> bool:
     """Return whether a value is unchanged after it is written as JSON and read back."""
     try:
-        return bool(loads(dumps(value)) == value)
+        return bool(Raw(dumps(value)).decode() == value)
     except (TypeError, ValueError):
         return False
 

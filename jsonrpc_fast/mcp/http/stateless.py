@@ -12,13 +12,15 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from ...codec import Notification, ParseError, Request, Response, decode, encode, encode_error
+from ...codec import Notification, ParseError, Request, encode, encode_error
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...http.requests import Admitted, Refusal
 from ...session import SessionOptions
+from ...types import MessageId
 from ..applications import HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
@@ -35,6 +37,9 @@ _STATUSES: Final = {
     McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
 }
 """The status of an error response without a session, by code; 200 for others."""
+_AFTER_CODE: Final = b'0,"message":""}}'
+_CODE_BYTES: Final = 24
+"""Longer than any code: up to 64 bits, and the comma."""
 _MAX_SPARE: Final = 64
 """The maximum number of connections that wait for a request."""
 _MAX_TOOLS: Final = 1024
@@ -96,7 +101,7 @@ class StatelessRequests:
             transport, served = self._spare[-1]
             done = served.serve_at_once(message, request.subject)
             if isinstance(done, bytes):
-                await request.send_json(_status(done), done)
+                await request.send_json(_status(message.id, done), done)
                 return
             run = done
         if run is None:
@@ -106,7 +111,7 @@ class StatelessRequests:
         self._server.connections.add(served)
         self._served.add(served)
         stream = transport.open_stream(request, [message.id])
-        stream.status_of = _status
+        stream.status_of = partial(_status, message.id)
         is_complete = False
         try:
             if run is None:
@@ -173,12 +178,12 @@ class StatelessRequests:
             check_parameters(headers, expected, member_of(params, "arguments"))
 
 
-def _status(data: bytes) -> int:
-    """Return the status of a response without a session."""
-    # The member `error` of a large response is near its beginning or its end: decoding all of it would cost more than
-    # the call. A result that has the word there is decoded needlessly, and gets 200.
-    if b'"error"' not in (data if len(data) <= 65536 else data[:256] + data[-65536:]):
+def _status(id: MessageId, data: bytes) -> int:
+    """Return the status of the response to a request without a session."""
+    # The response is this package's own text, so it begins with this if it is an error, however long the id is. What
+    # follows is the code. The content of a result or of `data` is not looked at.
+    before = encode_error(id, 0, "", delimited=False).removesuffix(_AFTER_CODE)
+    if not data.startswith(before):
         return 200
-    response: Any = decode(data)
-    is_error = type(response) is Response and response.error is not None
-    return _STATUSES.get(response.error.code, 200) if is_error else 200
+    code = data[len(before) : len(before) + _CODE_BYTES].partition(b",")[0]
+    return _STATUSES.get(int(code), 200)

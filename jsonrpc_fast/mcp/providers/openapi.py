@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ..._checks import check_callable, check_count, check_type
-from ...codec._backend import dumps
-from ...codec._json import loads
+from ...codec._backend import Raw, dumps
 from ...errors import InvalidResponse
 from ...http.inflating import ACCEPTED
 from ..protocol.definitions import ToolAnnotations
@@ -198,7 +197,7 @@ def _read(status: int, content_type: str, body: bytes) -> Any:
         return None
     if _JSON.fullmatch(kind):
         try:
-            return loads(body)
+            return Raw(body).decode()
         except ValueError:
             raise ToolError("The response is not valid JSON.") from None
     if not is_text:

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import pytest
 
-from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.connection import ServerConnection
@@ -135,3 +135,33 @@ async def test_the_tools_that_are_remembered_have_a_bound() -> None:
     gc.collect()
     schemas = [each for each in gc.get_objects() if type(each) is dict and str(each.get("title")).startswith("tool_")]
     assert len(schemas) < 1000
+
+
+async def test_the_status_of_an_error_comes_from_its_code() -> None:
+    server = Server("test", "1.0")
+
+    @server.method("own/fails")
+    def fails(code: int, size: int) -> dict[str, Any]:
+        raise RpcError(code, "no", {"error": "y" * size})
+
+    @server.method("own/waits")
+    async def waits(code: int, size: int) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        raise RpcError(code, "no", {"error": "y" * size})
+
+    @server.method("own/returns")
+    def returns(code: int, size: int) -> dict[str, Any]:
+        return {"error": {"code": code, "message": "y" * size}}
+
+    async with client_of(server.asgi_app()) as client:
+        for id in (1, "x" * 300, '"error":{"code":-32601,', "é\n"):
+            for code, size, status in (
+                (-32601, 0, 404),
+                (-32601, 70_000, 404),
+                (-32020, 70_000, 400),
+                (-(2**63), 0, 200),
+            ):
+                for method in ("own/fails", "own/waits", "own/returns"):
+                    response = await client.post("/mcp", **modern(request(id, method, code=code, size=size)))
+                    assert response.json()["id"] == id
+                    assert response.status_code == (200 if method == "own/returns" else status), (id, code, method)

@@ -21,8 +21,7 @@ import types
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-from ....codec._backend import dumps
-from ....codec._json import loads
+from ....codec._backend import Raw, dumps
 from ....codes import ErrorCode
 from ....errors import EncodeError, RpcError, invalid_params
 from ...protocol.meta import INPUT_REQUESTS, MAX_INPUTS
@@ -67,7 +66,7 @@ class Inputs:
             if "inputResponses" in params:
                 self._responses = _read_responses(params["inputResponses"])
             if "requestState" in params:
-                contents = loads(seal.open(params["requestState"], method, params, subject))
+                contents = Raw(seal.open(params["requestState"], method, params, subject)).decode()
                 self._responses |= _written(contents["responses"])  # earlier responses take precedence
                 self._asked, self.state = frozenset(contents["asked"]), contents["values"]
 
@@ -108,7 +107,7 @@ class Inputs:
             raise InputRequired
         # Only responses that this run used go into the next state: otherwise a client could make it grow.
         self._used[key] = self._responses[key]
-        response: dict[str, Any] = loads(self._responses[key])
+        response: dict[str, Any] = Raw(self._responses[key]).decode()
         return response
 
     def result(self, whole: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
     except EncodeError as error:
         raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
     # A value that changes when it is written and read would make the next run differ, without an error.
-    if loads(text) != values:
+    if Raw(text).decode() != values:
         raise EncodeError("context.state contains a value that JSON does not preserve, such as a tuple, a date or NaN")
     return text
 

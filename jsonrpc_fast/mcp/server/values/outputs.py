@@ -20,8 +20,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ....codec._backend import dumps
-from ....codec._json import loads
+from ....codec._backend import Raw, dumps
 from ....handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
 from ....handlers.schemas import result_schema
 from ...protocol.faults import SchemaFault
@@ -105,7 +104,7 @@ class OutputType:
 
     def faults(self, structured: Any) -> list[SchemaFault]:
         """Return the faults of structured content that a tool returned as such; UNSET without such content."""
-        return [_MISSING] if structured is msgspec.UNSET else self._schema.faults(loads(dumps(structured)))
+        return [_MISSING] if structured is msgspec.UNSET else self._schema.faults(Raw(dumps(structured)).decode())
 
 
 def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | None:
