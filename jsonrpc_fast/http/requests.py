@@ -123,7 +123,8 @@ class Access:
         allowed_hosts: Names for the `Host` header, with a port or for any port: "example.org", "[::1]:8000". "*" allows
             all. None: the names of the loopback interface if the server is reached through it, otherwise all.
         allowed_origins: Values for the `Origin` header, which browsers send: "https://example.org". "*" allows all.
-            None: as for `allowed_hosts`. A request without `Origin` is always allowed.
+            None: the names of the loopback interface if the server is reached through it, otherwise the name in `Host`,
+            with any port. A request without `Origin` is always allowed.
 
     Raises:
         TypeError: A name is not a str, or one str was passed instead of several.
@@ -150,9 +151,9 @@ class Access:
             Refusal: The host (421) or the origin (403) is not allowed.
         """
         if not self._allows_host(host, is_loopback):
-            raise Refusal(421, "This host is not allowed here.")
-        if origin is not None and not self._allows_origin(origin, is_loopback):
-            raise Refusal(403, "This origin is not allowed here.")
+            raise Refusal(421, "This host is not allowed here: see allowed_hosts.")
+        if origin is not None and not self._allows_origin(origin, host, is_loopback):
+            raise Refusal(403, "This origin is not allowed here: see allowed_origins.")
 
     def _allows_host(self, host: bytes | None, is_loopback: bool) -> bool:
         if self._hosts is None and not is_loopback:
@@ -166,14 +167,30 @@ class Access:
             return name in LOOPBACK_NAMES
         return not self._hosts.isdisjoint((b"*", host, name))
 
-    def _allows_origin(self, origin: bytes, is_loopback: bool) -> bool:
+    def _allows_origin(self, origin: bytes, host: bytes | None, is_loopback: bool) -> bool:
         if self._origins is not None:
             return not self._origins.isdisjoint((b"*", origin.lower()))
-        if not is_loopback:
-            return True
         # The origin "null", of a local file or a sandboxed frame, has no host, so it is refused.
-        scheme, separator, host = origin.lower().partition(b"://")
-        return scheme in (b"http", b"https") and bool(separator) and host_name(host) in LOOPBACK_NAMES
+        scheme, separator, own = origin.lower().partition(b"://")
+        if scheme not in (b"http", b"https") or not separator:
+            return False
+        name = host_name(own)
+        if is_loopback:
+            return name in LOOPBACK_NAMES
+        # A page of the same host: of another one, it would act with what its visitor may reach.
+        return host is not None and (own == host.lower() or (name != b"" and name == host_name(host.lower())))
+
+    def exposure(self) -> list[str]:
+        """Return what is open to whom if the server is reached from other machines, for people; [] for nothing more.
+
+        Each text names the option that closes it.
+        """
+        found = []
+        if self._hosts is None or b"*" in self._hosts:
+            found.append("any name in Host is accepted, so a page whose name is pointed here can use it: allowed_hosts")
+        if self._origins is not None and b"*" in self._origins:
+            found.append("pages of every origin can use it: allowed_origins")
+        return found
 
 
 def _to_names(option: str, names: Iterable[str] | None) -> frozenset[bytes] | None:

@@ -125,6 +125,6 @@ def test_a_page_in_chromium(tmp_path: Path) -> None:
         assert show("localhost", f"http://127.0.0.1:{cors_server.port}/") == f"200 {SUM}"
         assert called(cors_server, "/") == 1
         # A page whose name leads to this machine (DNS rebinding): the same origin for the browser.
-        refused = "421 This host is not allowed here.\n"
+        refused = "421 This host is not allowed here: see allowed_hosts.\n"
         assert show("evil.example", f"http://evil.example:{page.port}/rpc") == refused
         assert called(page, "/rpc") == 1

@@ -106,6 +106,35 @@ def test_other_names(host: str) -> None:
     assert verdict(access, host, f"http://{host}", is_loopback=False) == 0
 
 
+@rows(
+    ("host", "origin", "code"),
+    [
+        ("10.0.0.1:8000", "http://10.0.0.1:8000", 0),
+        ("10.0.0.1:8000", "http://10.0.0.1:3000", 0),
+        ("example.org", "https://EXAMPLE.org", 0),
+        ("example.org", None, 0),
+        ("[fe80::1]:8000", "http://[fe80::1]", 0),
+        ("10.0.0.1:8000", "http://evil.example", 403),
+        ("example.org", "https://example.org.evil.example", 403),
+        ("example.org", "https://a.example.org", 403),
+        ("10.0.0.1", "null", 403),
+        ("10.0.0.1", "http://localhost", 403),
+        (None, "http://10.0.0.1", 403),
+    ],
+)
+def test_beyond_loopback_an_origin_must_be_the_host(host: str | None, origin: str | None, code: int) -> None:
+    assert verdict(Access(), host, origin, is_loopback=False) == code
+    assert verdict(Access(None, ["*"]), host, origin, is_loopback=False) == 0
+
+
+def test_what_is_open_to_whom() -> None:
+    host = "any name in Host is accepted, so a page whose name is pointed here can use it: allowed_hosts"
+    origin = "pages of every origin can use it: allowed_origins"
+    assert Access().exposure() == [host]
+    assert Access(["*"], ["*"]).exposure() == [host, origin]
+    assert Access(["example.org"], ["https://example.org"]).exposure() == []
+
+
 @rows("origin", ["null", "", "localhost", "file://", "file://localhost", "chrome-extension://abc"])
 def test_origins_without_a_host(origin: str) -> None:
     assert verdict(Access(), "localhost", origin) == 403

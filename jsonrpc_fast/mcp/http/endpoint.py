@@ -107,6 +107,12 @@ class McpEndpoint:
         self.is_closing: bool = False
         self._lifespan = LifespanHolder(server.lifespan, settings.lifespan_seconds)
 
+    def exposure(self) -> list[str]:
+        """Return what is open to whom if the server is reached from other machines; see `Access.exposure`."""
+        if self._authorization is not None:
+            return self._access.exposure()
+        return ["whoever can reach it can use all of it: authorization", *self._access.exposure()]
+
     @property
     def sessions(self) -> int:
         """Number of sessions."""

@@ -18,9 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ..._checks import check_seconds
+from ..._logs import logger_of
+from ...http.requests import is_loopback
 from ...transports.stdio.child import signal_children
 from ...transports.stdio.takeover import fill_closed_descriptors
 from .endpoint import McpEndpoint as McpEndpoint
+
+_logger: Final = logger_of("mcp")
 
 INTERRUPTED: Final = 130
 """The exit code after SIGINT."""
@@ -109,6 +113,9 @@ def run_http(
         "ws": "none",  # MCP has no WebSocket, and in old releases of uvicorn loading the library causes warnings
         **(uvicorn_options or {}),
     }
+    # Said at the start, because nothing else shows it before somebody uses it.
+    if not is_loopback(host) and isinstance(app, McpEndpoint) and (open_to := app.exposure()):
+        _logger.warning("serving on %s, beyond this machine: %s", host, "; ".join(open_to))
     fill_closed_descriptors()
     server = Server(uvicorn.Config(app, host=host, port=port, **options))
     try:

@@ -30,7 +30,7 @@ from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
 from .transport import HttpTransport
 
-_STATUSES: Final = {
+_STATUSES: Final[dict[int, int]] = {
     ErrorCode.METHOD_NOT_FOUND: 404,
     McpErrorCode.HEADER_MISMATCH: 400,
     McpErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: 400,

@@ -218,8 +218,8 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"method": "PUT"}, 405, "Messages are sent with POST.\n"),
     ({"method": "OPTIONS"}, 405, "Messages are sent with POST.\n"),
     ({"url": "/other"}, 404, "Nothing is served at this path.\n"),
-    ({"headers": {"origin": "https://example.org"}}, 403, "This origin is not allowed here.\n"),
-    ({"headers": {"host": "example.org"}}, 421, "This host is not allowed here.\n"),
+    ({"headers": {"origin": "https://example.org"}}, 403, "This origin is not allowed here: see allowed_origins.\n"),
+    ({"headers": {"host": "example.org"}}, 421, "This host is not allowed here: see allowed_hosts.\n"),
     ({"headers": {"content-type": "text/plain"}}, 415, "The content type must be application/json, in UTF-8.\n"),
     (
         {"headers": {"accept": "application/json"}},

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.mcp.http.serving import run_http
+from jsonrpc_fast.mcp.server import Server
 
 from ...support.command_line import posix
 from ...support.forking import MARK
@@ -137,3 +140,34 @@ def test_a_malformed_address_is_refused(text: str, template_dir: Path, capsys: p
 def test_options_of_http_need_it(template_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--template-dir", str(template_dir), "--allow-host", "example.org"]) == 2
     assert capsys.readouterr().err == "jsonrpc-fast serve: --allow-host and --allow-origin need --http\n"
+
+
+BEYOND = "serving on 0.0.0.0, beyond this machine: whoever can reach it can use all of it: authorization"
+
+
+@rows(
+    ("host", "options", "said"),
+    [
+        (
+            "0.0.0.0",
+            {},
+            f"{BEYOND}; any name in Host is accepted, so a page whose name is pointed here can use it: allowed_hosts",
+        ),
+        (
+            "0.0.0.0",
+            {"allowed_hosts": ["example.org"]},
+            BEYOND,
+        ),
+        ("127.0.0.1", {}, None),
+    ],
+)
+@pytest.mark.ci
+def test_the_start_says_what_is_open_to_whom(
+    host: str, options: dict[str, Any], said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server((host, 0)) as taken:
+        app = Server("open", "1").asgi_app(**options)
+        caplog.clear()
+        assert run_http(app, host, taken.getsockname()[1]) in (1, 3)
+    messages = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.mcp"]
+    assert messages == ([] if said is None else [said])
