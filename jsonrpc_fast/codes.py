@@ -131,8 +131,8 @@ class ParseErrorCode(enum.Enum):
     """An id is longer than `Limits.id_bytes`."""
 
     INTEGER_TOO_LARGE = "a number is larger than the profile allows"
-    """A payload has an integer beyond 64 bits that the profile refuses (`big_ints="reject"`), an integer with too many
-    digits (`big_ints="exact"`), or an exponent of more than four digits (`floats="decimal"`)."""
+    """A payload has an integer beyond 64 bits that the profile refuses (`big_ints="reject"`), one with more digits than
+    CPython converts, or an exponent of more than four digits (`floats="decimal"`)."""
 
     NOT_AN_OBJECT = "the message is not an object"
     """A message is a scalar, or an array inside a batch (section 4)."""

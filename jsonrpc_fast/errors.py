@@ -272,6 +272,7 @@ class _Make(Protocol[MadeFault]):
         index: int | None = None,
         reply_expected: bool = True,
         hint: Hint | None = None,
+        settles: tuple[MessageId, ...] = (),
     ) -> MadeFault: ...
 
 
@@ -292,8 +293,9 @@ def _factory(code: ParseErrorCode, default: bool = True) -> _Factory:
         index: int | None = None,
         reply_expected: bool = default,
         hint: Hint | None = None,
+        settles: tuple[MessageId, ...] = (),
     ) -> Fault:
-        return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)
+        return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint, settles=settles)
 
     make.__name__ = code.name.lower()
     make.__qualname__ = f"ParseError.{make.__name__}"
@@ -316,6 +318,7 @@ class ParseError(ValueError):
         reply_expected: False if the message looks like a response (it has `result` or `error`) or a notification. True
             for MISSING_METHOD, which may be a response without its result.
         hint: What the bytes look like, or what is wrong with a header; only from a stream.
+        settles: The ids of the responses that stand before the fault of a text.
 
     Raises:
         TypeError: `code` is not a ParseErrorCode.
@@ -323,7 +326,7 @@ class ParseError(ValueError):
 
     __match_args__ = ("code", "message", "id", "offset", "index")
     args: tuple[Any, ...]
-    __slots__ = ("_code", "_hint", "_id", "_index", "_offset", "_reply_expected")
+    __slots__ = ("_code", "_hint", "_id", "_index", "_offset", "_reply_expected", "_settles")
 
     def __init__(
         self,
@@ -334,6 +337,7 @@ class ParseError(ValueError):
         index: int | None = None,
         reply_expected: bool = True,
         hint: Hint | None = None,
+        settles: tuple[MessageId, ...] = (),
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
@@ -346,6 +350,7 @@ class ParseError(ValueError):
         self._offset = offset
         self._index = index
         self._reply_expected = reply_expected
+        self._settles = settles
 
     @property
     def code(self) -> ParseErrorCode:
@@ -383,13 +388,31 @@ class ParseError(ValueError):
         return self._reply_expected
 
     @property
+    def settles(self) -> tuple[MessageId, ...]:
+        """The ids of the calls that this answers, for settling them and for nothing else.
+
+        The message looks like a response with this id, or has an id and no other member. After a fault of the text it
+        is what stands before the fault: the id, and in a batch those of the responses before it. Such an id is not in
+        `id`, because the rest of the text is unknown, and no response may carry it.
+        """
+        if self._settles or self._id is None:
+            return self._settles
+        if self._reply_expected and self._code is not ParseErrorCode.MISSING_METHOD:
+            return ()  # a request
+        return (self._id,)
+
+    @property
     def hint(self) -> Hint | None:
         """What the bytes look like, or what is wrong with a header."""
         return self._hint
 
     def _fields(self) -> tuple[object, ...]:
         # The type of the id matters: 1, 1.0 and True are different ids.
-        return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected, self._hint
+        settles = [(type(id), id) for id in self._settles]
+        return (
+            *(self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected, self._hint),
+            *settles,
+        )
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ParseError):
@@ -467,6 +490,7 @@ def remake_parse_error(
     index: int | None,
     offset: int | None,
     reply_expected: bool,
+    settles: tuple[MessageId, ...],
 ) -> Fault:
     """Return a `ParseError` from its pickled state."""
-    return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint)
+    return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint, settles=settles)

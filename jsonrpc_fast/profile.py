@@ -157,12 +157,11 @@ class Profile(_Record):
         batches: Accept an array of messages.
         extra_members: What to do with members that JSON-RPC does not define, in a message and in its error object:
             ignore them (True), keep them in `extra` ("keep"), or treat them as a fault (False).
-        big_ints: Decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
-            exactly ("exact"), or refuse them ("reject").
+        big_ints: Accept integers beyond 64 bits in a payload ("exact"), or refuse them ("reject"). An int is always
+            exact; one with more digits than `sys.get_int_max_str_digits` is refused.
         floats: Decode numbers with a fraction or an exponent in a payload to floats ("float"), or to `decimal.Decimal`,
-            with exactly the digits of the text ("decimal"): for money. Integers that `big_ints="float"` would decode to
-            floats become a Decimal too, and exponents of more than four digits are refused. A Decimal is written as
-            the same number.
+            with exactly the digits of the text ("decimal"): for money. Exponents of more than four digits are refused.
+            A Decimal is written as the same number.
         writes: The form of messages that are written: "2.0"; "1.0", without `jsonrpc`, with the null companions and
             null ids of JSON-RPC 1.0, and always with `params`; or "unversioned", which is 2.0 without `jsonrpc`.
         limits: The bounds on a message.
@@ -187,7 +186,7 @@ class Profile(_Record):
     object_results: bool = False
     batches: bool = True
     extra_members: bool | Literal["keep"] = True
-    big_ints: Literal["float", "exact", "reject"] = "float"
+    big_ints: Literal["exact", "reject"] = "exact"
     floats: Literal["float", "decimal"] = "float"
     writes: WrittenForm = "2.0"
     limits: Limits = Limits()
@@ -199,8 +198,8 @@ class Profile(_Record):
             # Not `isinstance`: 1 is not a bool, and the core reads a field as its exact type.
             if type(value) is not expected and (name, value) not in _WORDS:
                 raise TypeError(f"{name} must be of type {expected.__name__}, not {type(value).__name__}")
-        if self.big_ints not in ("float", "exact", "reject"):
-            raise ValueError('big_ints must be "float", "exact" or "reject"')
+        if self.big_ints not in ("exact", "reject"):
+            raise ValueError('big_ints must be "exact" or "reject"')
         if self.floats not in ("float", "decimal"):
             raise ValueError('floats must be "float" or "decimal"')
         if self.writes not in get_args(WrittenForm):

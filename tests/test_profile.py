@@ -32,7 +32,7 @@ DEFAULTS = {
     "object_results": False,
     "batches": True,
     "extra_members": True,
-    "big_ints": "float",
+    "big_ints": "exact",
     "floats": "float",
     "writes": "2.0",
     "limits": Limits(),
@@ -163,10 +163,10 @@ def test_switches_are_bools(name: str) -> None:
 
 
 def test_other_fields() -> None:
-    for big_ints in ("float", "exact", "reject"):
+    for big_ints in ("exact", "reject"):
         assert Profile(big_ints=big_ints).big_ints == big_ints  # type: ignore[arg-type]
-    for big_ints in ("", "EXACT", "int"):
-        with pytest.raises(ValueError, match=r'^big_ints must be "float", "exact" or "reject"$'):
+    for big_ints in ("", "EXACT", "float"):
+        with pytest.raises(ValueError, match=r'^big_ints must be "exact" or "reject"$'):
             Profile(big_ints=big_ints)  # type: ignore[arg-type]
     for floats in ("float", "decimal"):
         assert Profile(floats=floats).floats == floats  # type: ignore[arg-type]

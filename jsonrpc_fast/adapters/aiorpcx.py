@@ -33,7 +33,7 @@ except ImportError as _missing:
 __all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2", "install"]
 
 # aiorpcX reads integers of any width, as the json module does.
-PROFILE: Final = JSONRPC.replace(name="aiorpcx", big_ints="exact")
+PROFILE: Final = JSONRPC.replace(name="aiorpcx")
 
 
 class _Fast(jsonrpc.JSONRPC):  # type: ignore[misc]

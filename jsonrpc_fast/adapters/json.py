@@ -32,7 +32,7 @@ from ..profile import JSONRPC
 
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
 
-_PROFILE: Final = JSONRPC.replace(name="json", big_ints="exact", extra_members=False)
+_PROFILE: Final = JSONRPC.replace(name="json", extra_members=False)
 # A binary float is its type code ("g", with a flag 0x80 if it may be referred to) and eight bytes, little-endian. NaN
 # and infinities have an exponent of all ones: the last byte is 7F or FF, and the four highest bits of the one before
 # are set.

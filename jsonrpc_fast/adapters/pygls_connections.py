@@ -22,7 +22,7 @@ from ..transports.stdio.server import StdioServer
 from ..transports.stream.client import TcpClient
 from ..transports.stream.server import TcpServer
 
-PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
+PROFILE: Final = LSP.replace(name="pygls", null_companions=True)
 """The rules of `LSP`, relaxed as in pygls."""
 
 

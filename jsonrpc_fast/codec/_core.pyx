@@ -22,8 +22,8 @@ Python code may run, change every container and buffer of the caller, call the c
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
-    `dumps`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`; `check_faults`, `dicts_of`, `write_parts`;
-    `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
+    `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
+    `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
     result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
     `args_of` and `bits_of`, when pickling `remake`.
 
@@ -49,7 +49,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.object cimport Py_EQ, PyObject
-from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
+from cpython.unicode cimport PyUnicode_AsEncodedString
 from libc.math cimport fabs, isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -139,6 +139,8 @@ from ._json import (
     cause_of,
     check_depth,
     check_option,
+    dumps_wide,
+    is_too_wide,
     dumps,
     exact_number,
     has_surrogates,
@@ -154,9 +156,9 @@ from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._members import find
 from ._numbers import DECIMALS as _DECIMALS
-from ._numbers import EXACT_INTEGERS as _EXACT_INTEGERS
 from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
 from ._numbers import check_numbers, loads_as, numbers_of
+from ._parts import TOO_MANY_DIGITS
 from ._pickling import remake
 from ._responding import Responder
 from ._stream import IN_USE, CLOSED, FAILED
@@ -211,6 +213,7 @@ cdef bytes BYTE_ORDER_MARK = _BYTE_ORDER_MARK
 cdef frozenset ERROR_MEMBERS = _ERROR_MEMBERS
 cdef object TRUNCATED = ParseErrorCode.TRUNCATED
 cdef object INVALID_FRAMING = ParseErrorCode.INVALID_FRAMING
+cdef object MISSING_METHOD = ParseErrorCode.MISSING_METHOD
 
 
 class ParseError(errors.ParseError):

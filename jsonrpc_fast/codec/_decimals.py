@@ -22,7 +22,7 @@ from ._json import (
     Fragment,
     NoDefault,
 )
-from ._standard import integer_or, read_with, refuse_constant
+from ._standard import read_with, refuse_constant
 
 
 def exact_decimal(token: str) -> Decimal:
@@ -52,24 +52,17 @@ def _is_exponent_too_large(token: str) -> bool:
     return len(token.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS
 
 
-_integer = integer_or(exact_decimal)
-
 # `parse_float` gets every number with a fraction or an exponent; NaN and infinities are not JSON.
-_read, _read_exact = (
-    JSONDecoder(parse_constant=refuse_constant, parse_int=integer, parse_float=decimal_of).decode
-    for integer in (_integer, int)
-)
+_read = JSONDecoder(parse_constant=refuse_constant, parse_int=int, parse_float=decimal_of).decode
 
 
-def loads_decimals(text: bytes, *, exact: bool) -> Any:
-    """Return the value of valid JSON that is at most 1024 deep. exact: with integers of any width.
+def loads_decimals(text: bytes) -> Any:
+    """Return the value of valid JSON that is at most 1024 deep.
 
     Raises:
-        ValueError: An exponent is too large, or an exact integer has more digits than CPython converts.
+        ValueError: An exponent is too large, or an integer has more digits than CPython converts.
     """
-    if exact:
-        return read_with(text.decode(), _read_exact, int, decimal_of)
-    return read_with(text.decode(), _read, _integer, decimal_of)
+    return read_with(text.decode(), _read, int, decimal_of)
 
 
 def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Any
 
 from ..codes import ParseErrorCode
 from ..errors import EncodeError, ParseError
 from ._json import (
     OPT_SORT_KEYS,
     Default,
-    JSONDecodeError,
     check_depth,
     dumps,
     dumps_bounded,
-    loads_exact,
     on_one_line,
 )
 from ._numbers import loads_as
-
-# The types of an id that orjson reads exactly. A float may be an integer beyond 64 bits that was rounded.
-_EXACT_IDS: Final = (str, int, type(None))
 
 
 def check_faults(faults: object) -> None:
@@ -65,9 +60,6 @@ def _dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseEr
     for index, message in enumerate(messages):
         if isinstance(message, ParseError):
             found[index] = message
-        elif type(found[index]) is dict and type(found[index].get("id")) not in _EXACT_IDS:
-            # orjson has read a wide integer as a float; the decoded message has the exact id.
-            found[index]["id"] = message.id
     return found if type(decoded) is list else found[0]
 
 
@@ -79,16 +71,10 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
     """
     from ._scanner import scan, scan_unexpected  # loaded only for such texts
 
-    def read(token: bytes) -> Any:
-        try:
-            return loads_as(token, numbers)
-        except JSONDecodeError:  # too large for a float, in a member that the profile does not define
-            return loads_exact(token)
-
     found: list[Any] = []
     is_batch = type(decoded) is list
     messages = decoded if is_batch else [decoded]
-    envelopes = scan(text, any_width=True, batch_items=sys.maxsize).envelopes
+    envelopes = scan(text, batch_items=sys.maxsize).envelopes
     for index, (message, envelope) in enumerate(zip(messages, envelopes, strict=True)):
         if isinstance(message, ParseError):
             found.append(None)
@@ -98,7 +84,7 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
         members: dict[str, Any] = dict.fromkeys([name for name, _ in tokens])
         try:
             for name, value in tokens:
-                members[name] = id if name == "id" else read(text[value.start : value.end])
+                members[name] = id if name == "id" else loads_as(text[value.start : value.end], numbers)
             found.append(members)
         except ValueError:
             code, place = ParseErrorCode.INTEGER_TOO_LARGE, index if is_batch else None
@@ -107,13 +93,10 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
 
 
 def has_odd_parts(message: dict[Any, Any], raw_type: type[Any]) -> bool:
-    """Return whether a message has what orjson does not write: a `Raw`, or a wide id."""
-    id, error = message.get("id"), message.get("error")
-    return (
-        raw_type in map(type, message.values())
-        or (isinstance(id, int) and not -(2**63) <= id < 2**64)
-        or (isinstance(error, dict) and raw_type in map(type, error.values()))
-    )
+    """Return whether a message has what orjson does not write: a `Raw`."""
+    error = message.get("error")
+    parts = [*message.values(), *(error.values() if isinstance(error, dict) else ())]
+    return raw_type in map(type, parts)
 
 
 def write_dict(message: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
@@ -147,8 +130,6 @@ def write_parts(message: dict[Any, Any], raw_type: type[Any], default: Default, 
             token = on_one_line(bytes(value))
         elif name == "error" and isinstance(value, dict):
             token = write_parts(value, raw_type, default, option)
-        elif name == "id" and isinstance(value, int) and not -(2**63) <= value < 2**64:
-            token = b"%d" % value  # orjson refuses integers beyond 64 bits
         else:
             token = dumps(value, default, option)
         members.append((dumps({name: None}, default, option)[1:-5], token))  # without "{" and "null}"

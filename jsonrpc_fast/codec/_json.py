@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -102,33 +103,77 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
 
 def dumps_bounded(value: object, default: Default = None, option: int = 0) -> bytes:
     """As `dumps`, of a value that `check_depth` accepts."""
+    bounded = None if default is None else _Bounded(default, option, value)
     try:
-        if default is None:  # orjson would call it
-            return engine.dumps(value, option=option)
-        return engine.dumps(value, _bounded(default, option, value), option)
+        # orjson would call None.
+        return engine.dumps(value, option=option) if bounded is None else engine.dumps(value, bounded, option)
+    except engine.JSONEncodeError as error:
+        if not is_too_wide(error):
+            raise refusal(error) from cause_of(error)
+    try:
+        return dumps_wide(value, None if bounded is None else bounded.repeated(), option)
     except engine.JSONEncodeError as error:
         raise refusal(error) from cause_of(error)
 
 
-def _bounded(default: Callable[[Any], Any], option: int, whole: object) -> Callable[[Any], Any]:
-    """Return a `default` whose results are checked, too. whole: the value that is written.
+def is_too_wide(error: TypeError) -> bool:
+    """Return whether orjson has refused a value only because of an integer beyond 64 bits."""
+    return str(error) in ("Integer exceeds 64-bit range", "Dict integer key must be within 64-bit range")
+
+
+def dumps_wide(value: object, repeated: Default, option: int) -> bytes:
+    """Return a value with integers beyond 64 bits, which orjson refuses, as JSON. Raises TypeError.
+
+    repeated: A `default` that first returns again what it has returned to orjson: it may have used up its argument.
+    """
+    from . import _standard
+
+    def by_orjson(value: object) -> str | None:
+        if type(value) is not Fragment and not (
+            option & engine.OPT_SERIALIZE_NUMPY and type(value).__module__.partition(".")[0] == "numpy"
+        ):
+            return None
+        # orjson would call None.
+        written = engine.dumps(value, option=option) if repeated is None else engine.dumps(value, repeated, option)
+        return written.decode()
+
+    return _standard.dumps(value, repeated, option, by_orjson)
+
+
+class _Bounded:
+    """A `default` whose results are checked, too, and can be repeated in the order of its calls.
 
     orjson may leave an object to `default`, which may return a deep value. The depth of the object is looked up when a
     result has parts, which is rare.
     """
-    left: Left = {}
 
-    def bounded(value: object) -> object:
-        written = default(value)
-        if type(written) in _SCALARS or type(written) is Fragment:
-            return written
-        if not left:
-            check_depth(whole, option, 0, left)
-        depth = left[id(value)][1] if id(value) in left else 0
-        check_depth(written, option, depth, left)
+    __slots__ = ("_calls", "_default", "_left", "_option", "_whole")
+
+    def __init__(self, default: Callable[[Any], Any], option: int, whole: object) -> None:
+        self._default = default
+        self._option = option
+        self._whole = whole  # the value that is written
+        self._left: Left = {}
+        self._calls: list[tuple[object, object]] = []
+
+    def __call__(self, value: object) -> object:
+        written = self._default(value)
+        if type(written) not in _SCALARS and type(written) is not Fragment:
+            if not self._left:
+                check_depth(self._whole, self._option, 0, self._left)
+            depth = self._left[id(value)][1] if id(value) in self._left else 0
+            check_depth(written, self._option, depth, self._left)
+        self._calls.append((value, written))
         return written
 
-    return bounded
+    def repeated(self) -> Callable[[Any], Any]:
+        """Return the same `default`, which begins with the results of its calls so far."""
+        calls = deque(self._calls)
+
+        def again(value: object) -> object:
+            return calls.popleft()[1] if calls and calls[0][0] is value else self(value)
+
+        return again
 
 
 def refusal(error: TypeError) -> EncodeError:
@@ -257,33 +302,39 @@ def on_one_line(text: bytes) -> bytes:
     return text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-# An integer of 19 digits or more, which may be wider than 64 bits, or in a string.
-_WIDE_INTEGER: Final = rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])"
+# Numbers that orjson alters, or digits in a string: integers beyond 64 bits become floats, and a number of 769
+# significant digits or more may be read as the double next to the right one.
+_LONG_DIGITS: Final = 19
+_LONG_NUMBER: Final = rb"(?<![0-9.eE+-])-?[0-9]{%d,}(?![0-9.eE])|[0-9.]{769}" % _LONG_DIGITS
+_DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
 
-def loads_valid(text: bytes) -> Any:
-    """Return the value of valid JSON that is at most 1024 deep.
-
-    orjson 3.13 refuses some valid texts: if two spaces follow the first bracket, it expects an indented text, and many
-    short values without indentation exhaust its buffer. It reads the same text without those spaces.
-    """
-    try:
-        return loads(text)
-    except JSONDecodeError:
-        return loads(text[:1] + text[1:].lstrip(b" \n\r\t"))
+def may_be_altered(text: bytes) -> bool:
+    """Return whether orjson may alter a number in `text`: there are 19 digits in a row, even in a string."""
+    # Any 19 bytes in a row contain two neighbours of every ninth byte: if no two of these are digits, the text has no
+    # such number. `translate` is much faster than a regular expression.
+    if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
+        return False
+    return b"0" * _LONG_DIGITS in text.translate(_DIGITS_AS_ZEROS)
 
 
 def loads_exact(text: bytes) -> Any:
-    """Return the value of valid JSON that is at most 1024 deep, with exact integers of any width.
+    """Return the value of valid JSON that is at most 1024 deep, with integers of any width.
+
+    orjson 3.13 refuses some valid texts: if two spaces follow the first bracket, it expects an indented text, and many
+    short values without indentation exhaust its buffer. It reads the same text without those spaces.
 
     Raises:
         ValueError: An integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
-    if re.search(_WIDE_INTEGER, text) is None:
-        return loads_valid(text)
-    from ._standard import loads_exact  # orjson makes floats of wide integers
+    if may_be_altered(text) and re.search(_LONG_NUMBER, text) is not None:
+        from ._standard import loads_checked
 
-    return loads_exact(text.decode())
+        return loads_checked(text.decode())
+    try:
+        return loads(text)
+    except JSONDecodeError:
+        return loads(text[:1] + text[1:].lstrip(b" \n\r\t"))
 
 
 MAX_EXPONENT_DIGITS: Final = 4

@@ -23,7 +23,7 @@ from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import Default, check_option, dumps, loads, on_one_line
 from ._kinds import error_kinds, is_array, is_error_object, is_id_too_long, is_object, kinds_of
 from ._members import find
-from ._numbers import loads_as, numbers_of
+from ._numbers import check_numbers, loads_as, numbers_of
 from ._pickling import remake
 from ._scanner import Malformed, ScannedValue, parts_of, scan_value
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
@@ -500,11 +500,11 @@ class Raw:
 
     def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
         text = to_bytes(data)
-        value = text if isinstance(text, ParseError) else _check_text(text)
+        value = _check_text(text)
         if isinstance(value, ParseError):
             del data, text  # the traceback holds this frame
             raise value
-        return make_raw(text[value.start : value.end], 0)  # type: ignore[index]  # no ParseError
+        return make_raw(text[value.start : value.end], 0)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("type 'Raw' is not an acceptable base type")
@@ -609,7 +609,14 @@ def _check_text(text: bytes) -> ScannedValue | ParseError:
         return ParseError.invalid_utf8(offset=error.start)
     except Malformed as malformed:
         return ParseError.malformed_json(offset=malformed.offset)
-    return ParseError.too_deep() if value.depth > MAX_DEPTH else value
+    if value.depth > MAX_DEPTH:
+        return ParseError.too_deep()
+    if value.wide:
+        try:
+            check_numbers(text, 0)
+        except ValueError:
+            return ParseError.integer_too_large()
+    return value
 
 
 _set_raw_data, _set_raw_numbers = (vars(Raw)[name].__set__ for name in Raw.__slots__)
@@ -673,8 +680,8 @@ def _check_error(code: object, message: object) -> int:
     return plain
 
 
-def to_bytes(data: object) -> bytes | ParseError:
-    """`data` as bytes, or the fault of a str with a lone surrogate. Raises TypeError."""
+def to_bytes(data: object) -> bytes:
+    """`data` as bytes, which are not UTF-8 if it is a str with a lone surrogate. Raises TypeError."""
     if type(data) is bytes:
         return data
     # No method of `data` is called: a subclass may override it.
@@ -682,10 +689,7 @@ def to_bytes(data: object) -> bytes | ParseError:
         return bytes(memoryview(data))
     if not isinstance(data, str):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
-    try:
-        return str.encode(data)
-    except UnicodeEncodeError as error:
-        return ParseError.invalid_utf8(offset=len(str.encode(str.__getitem__(data, slice(error.start)))))
+    return str.encode(data, "utf-8", "surrogatepass")
 
 
 # From a dict to a message.

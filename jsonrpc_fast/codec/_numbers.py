@@ -1,4 +1,4 @@
-"""How a profile reads the numbers of a payload, for both backends."""
+"""How a profile reads the numbers of a payload, for both backends. Integers are exact, whatever their width."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import re
 from typing import Any, Final
 
 from ..profile import Profile
-from ._json import MAX_EXPONENT_DIGITS, has_long_digits, loads_exact, loads_valid
+from ._json import MAX_EXPONENT_DIGITS, has_long_digits, loads_exact
 
-EXACT_INTEGERS: Final = 1  # big_ints="exact"
-DECIMALS: Final = 2  # floats="decimal"
-NO_WIDE_INTEGERS: Final = 4  # big_ints="reject"
-"""How a profile reads the numbers of a payload, as bits. Without any, as orjson does."""
+DECIMALS: Final = 1  # floats="decimal"
+NO_WIDE_INTEGERS: Final = 2  # big_ints="reject"
+"""How a profile reads the numbers of a payload, as bits."""
 
 
 def numbers_of(profile: Profile) -> int:
     """Return how a profile reads numbers."""
-    numbers = {"exact": EXACT_INTEGERS, "reject": NO_WIDE_INTEGERS}.get(profile.big_ints, 0)
+    numbers = NO_WIDE_INTEGERS if profile.big_ints == "reject" else 0
     return numbers | DECIMALS if profile.floats == "decimal" else numbers
 
 
@@ -29,14 +28,14 @@ def loads_as(text: bytes, numbers: int) -> Any:
     if numbers & DECIMALS:
         from ._decimals import loads_decimals  # loaded only for such profiles
 
-        return loads_decimals(text, exact=bool(numbers & EXACT_INTEGERS))
-    return loads_exact(text) if numbers & EXACT_INTEGERS else loads_valid(text)
+        return loads_decimals(text)
+    return loads_exact(text)
 
 
 def check_numbers(text: bytes, numbers: int) -> None:
     """Raise ValueError if `loads_as` would: for an integer with more digits than CPython converts, or an exponent that
     is too large."""
-    if (numbers & EXACT_INTEGERS and has_long_digits(text)) or (numbers & DECIMALS and re.search(_LONG_EXPONENT, text)):
+    if has_long_digits(text) or (numbers & DECIMALS and re.search(_LONG_EXPONENT, text)):
         loads_as(text, numbers)
 
 

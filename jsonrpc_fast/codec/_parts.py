@@ -31,6 +31,8 @@ parts_of = gc.get_referents if is_fast else _parts_of
 MAX_WRITTEN_DEPTH: Final = 254
 """How deep orjson writes dicts and lists."""
 
+TOO_MANY_DIGITS: Final = "an int has more digits than CPython converts, as sys.set_int_max_str_digits sets"
+
 WIDE_LEVEL: Final = 1_000_000
 """A level with more values is left to a slower check: it may be due to a cycle, or to a few shared values, whose number
 doubles with each level."""

@@ -17,7 +17,7 @@ from ..codes import ParseErrorCode
 from ..errors import HANDLER_FAILURES
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, MessageId, is_awaitable
 from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
@@ -50,14 +50,16 @@ from ._messages import (
 from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
-from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as
+from ._numbers import DECIMALS, NO_WIDE_INTEGERS, check_numbers, loads_as
 from ._pure_fast import read_dicts, with_fast_path
 from ._responding import Responder
 from ._scanner import (
     Envelope,
+    Head,
     Malformed,
     ScannedValue,
     scan,
+    scan_begun,
     scan_error,
     scan_head,
     scan_unexpected,
@@ -77,8 +79,6 @@ _WIDE_INTEGER: Final = bits("has_wide_integer")
 _DUPLICATE: Final = bits("has_duplicate")
 _NO_OBJECT: Final = bits("is_no_object")
 _NO_JSON_TYPE: Final = object()
-# With these options the profile decides about an integer that is too large for a double: it is not malformed JSON.
-_ANY_WIDTH: Final = EXACT_INTEGERS | NO_WIDE_INTEGERS
 
 
 def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
@@ -143,19 +143,16 @@ def decode(
     """
     rules = rules_of(profile)
     text = to_bytes(data)
-    if isinstance(text, ParseError):
-        return text
     if len(text) > rules.message_bytes:
         return too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
-    any_width = bool(rules.numbers & _ANY_WIDTH)
     # Faults of the text come first: bytes that are not UTF-8 are not JSON, whatever the rest looks like. The decoded
     # text is dropped, because offsets count bytes.
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        return ParseError(ParseErrorCode.INVALID_UTF8, offset=error.start)
+        return _fault_of_text(ParseErrorCode.INVALID_UTF8, text, error.start, rules)
     try:
-        found = scan(text, any_width=any_width, batch_items=rules.limits.batch_items)
+        found = scan(text, batch_items=rules.limits.batch_items)
     except Malformed as malformed:
         return _malformed(text, malformed.offset, rules)
     if not found.is_batch:
@@ -170,7 +167,7 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
     # may wait for a response, so the id is worth a second scan.
     if text[offset : offset + 1] == b"\\":
         try:
-            found = scan(without_surrogates(text), any_width=bool(rules.numbers & _ANY_WIDTH), batch_items=1)
+            found = scan(without_surrogates(text), batch_items=1)
         except Malformed:
             pass
         else:
@@ -179,7 +176,24 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
                 obj = {name: _read_certain(text, name, value, rules) for name, value in members.items()}
                 kinds = _DUPLICATE if found.envelopes[0].duplicates else 0
                 return fault_with_id(ParseErrorCode.MALFORMED_JSON, obj, rules, kinds, offset)
-    return ParseError(ParseErrorCode.MALFORMED_JSON, offset=offset)
+    return _fault_of_text(ParseErrorCode.MALFORMED_JSON, text, offset, rules)
+
+
+def _fault_of_text(code: ParseErrorCode, text: bytes, offset: int, rules: Rules) -> ParseError:
+    """The fault of a text that is readable up to `offset`, with the ids of the responses before it."""
+    begun, head, end = scan_begun(text[:offset], rules.limits.batch_items)
+    if text.lstrip(b" \t\r\n").startswith(b"[") and rules.batch_fault(1) is not None:
+        return ParseError(code, offset=offset)
+    settles: list[MessageId] = []
+    for index, envelope in enumerate(begun):
+        item = _read_envelope(text, envelope, rules, index, raw=True)
+        if isinstance(item, ParseError):
+            settles += item.settles
+        elif isinstance(item, Response) and item.id is not None:
+            settles.append(item.id)
+    last = _fault_of_head(code, text, head, end, rules)
+    expected = last.reply_expected and not settles
+    return ParseError(code, offset=offset, reply_expected=expected, settles=(*settles, *last.settles))
 
 
 def too_large_fault(head: bytes, profile: Profile) -> ParseError:
@@ -197,14 +211,19 @@ def too_large_fault(head: bytes, profile: Profile) -> ParseError:
     found = scan_head(without_surrogates(head))
     if found is None or not {"method", "params", "result", "error"}.intersection(found.names):
         return ParseError(ParseErrorCode.MESSAGE_TOO_LARGE)
-    rules = rules_of(profile)
-    # Only the names of the members matter here: `kinds_of` sees null in place of every value but the id.
-    obj: dict[str, Any] = dict.fromkeys(found.names)
-    value = found.members.get("id")
-    if value is not None and value.end < len(head):  # a number at the end may continue
-        obj["id"] = _read_certain(head, "id", value, rules)
-    kinds = _DUPLICATE if len(obj) < len(found.names) else 0
-    return fault_with_id(ParseErrorCode.MESSAGE_TOO_LARGE, obj, rules, kinds)
+    return _fault_of_head(ParseErrorCode.MESSAGE_TOO_LARGE, head, found, len(head), rules_of(profile))
+
+
+def _fault_of_head(code: ParseErrorCode, text: bytes, head: Head, end: int, rules: Rules) -> ParseError:
+    """The fault of a message whose members up to `end` are known, with the id if it is certain."""
+    # Only the names of the members matter here: `kinds_of` sees null in place of every value but the id. It is not
+    # known whether the message has an id, so that it does not look like a notification.
+    obj: dict[str, Any] = dict.fromkeys(head.names)
+    value = head.members.get("id")
+    if value is not None and value.end < end:  # a number at the end may continue
+        obj["id"] = _read_certain(text, "id", value, rules)
+    kinds = _DUPLICATE if len(obj) < len(head.names) else 0
+    return fault_with_id(code, obj, rules, kinds)
 
 
 def _read_certain(text: bytes, name: str, value: ScannedValue, rules: Rules) -> object:
@@ -244,7 +263,7 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
             obj[name] = _read_id(text[value.start : value.end], rules.limits.id_bytes)
         elif value.depth > depth:
             obj[name] = None
-        elif rules.numbers and not _are_numbers_allowed(text, value, rules):
+        elif not _are_numbers_allowed(text, value, rules):
             kinds |= _WIDE_INTEGER
             obj[name] = None
         elif raw and name == "error":
@@ -271,25 +290,21 @@ def _read_error(text: bytes, value: ScannedValue, rules: Rules) -> Any:
     return obj
 
 
-def _numbers_in(value: ScannedValue, rules: Rules) -> int:
-    """How the numbers in a value are read."""
-    return rules.numbers if value.wide else rules.numbers & DECIMALS
-
-
 def _are_numbers_allowed(text: bytes, value: ScannedValue, rules: Rules) -> bool:
     """Whether the profile decodes each number in a value."""
-    numbers = _numbers_in(value, rules)
-    if not numbers & NO_WIDE_INTEGERS:
+    if value.wide and rules.numbers & NO_WIDE_INTEGERS:
+        return False
+    if value.wide or rules.numbers & DECIMALS:
         try:
-            check_numbers(text[value.start : value.end], numbers)
+            check_numbers(text[value.start : value.end], rules.numbers & DECIMALS)
         except ValueError:
             return False
-    return not numbers & NO_WIDE_INTEGERS
+    return True
 
 
 def _read(text: bytes, value: ScannedValue, rules: Rules, raw: bool) -> Any:
     token = text[value.start : value.end]
-    numbers = _numbers_in(value, rules)
+    numbers = rules.numbers & DECIMALS
     return _make_raw(token, numbers) if raw else loads_as(token, numbers)
 
 
@@ -363,11 +378,9 @@ def decode_dict(
     rules = rules_of(profile)  # raises TypeError for an argument that is not a Profile, whatever the text is
     check_faults(faults)
     text = to_bytes(data)  # a copy of a buffer, which may change between the two reads
-    found: Any = text
-    if isinstance(text, bytes):
-        found = read_dicts(text, rules)
-        if found is None:
-            found = dicts_of(text, decode(text, profile, raw=True), rules.numbers, ParseError, faults)
+    found: Any = read_dicts(text, rules)
+    if found is None:
+        found = dicts_of(text, decode(text, profile, raw=True), rules.numbers, ParseError, faults)
     if isinstance(found, ParseError):
         del data, text  # the traceback holds this frame
         raise found

@@ -5,8 +5,8 @@ it to the slow path, and knows no rule: `Rules` says which kinds make a valid me
 and `tests/fuzz` test the law.
 
 Theory of operation:
-  - A text that orjson reads is JSON. The dict shows everything in it except duplicate members, integers that became
-    floats, and the places of payloads. `_is_lossless` proves that the first two are absent.
+  - A text that orjson reads is JSON. The dict shows everything in it except duplicate members, numbers that orjson
+    alters, and the places of payloads. `_is_lossless` and `may_be_altered` prove that the first two are absent.
   - Most messages have one payload, and around it members that a regular expression can read. orjson reads only the
     payload: if that is a single value, the input is JSON and has exactly these members. Therefore `Raw` payloads need
     no scanner, and larger messages are not read twice.
@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from ..codes import is_error_code
 from ..profile import JSONRPC, MAX_DEPTH, Profile
 from ..types import ENVELOPE_MEMBERS, UNSET
-from ._json import JSONDecodeError, dumps_unchecked, loads
+from ._json import JSONDecodeError, dumps_unchecked, loads, may_be_altered
 from ._kinds import is_error_object
 from ._messages import (
     MAX_DICT_BYTES,
@@ -54,8 +54,6 @@ from ._scanner import ScannedValue, scan_error
 F = TypeVar("F", bound=Callable[..., Any])
 """The plain `decode`."""
 
-_DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
-
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
     """Compile an abbreviated pattern. V: the version. I: an id that is valid in every profile. M: a method. S: space.
@@ -75,6 +73,8 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
+# A message up to this size has no space for a number that orjson alters.
+_LONG_NUMBER_BYTES: Final = len('{"jsonrpc":"2.0","result":}') + 18
 # The members before the payload, in any order: none of them matches where its group has matched before.
 _head = _pattern(rb'S\{S(?:(?(1)(?!)|(V))|(?(2)(?!)|I)|(?(3)(?!)|M)){0,3}(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
@@ -91,10 +91,9 @@ def with_fast_path(plain_decode: F) -> F:
         # Inlined `rules_of`, because a call takes longer than the look-up.
         rules = jsonrpc_rules if profile is JSONRPC else known_rules.get(id(profile)) or rules_of(profile)
         if type(data) is not bytes:
-            text = to_bytes(data)
-            if not isinstance(text, bytes):
-                return text
-            data = text
+            data = to_bytes(data)
+        if len(data) > _LONG_NUMBER_BYTES and may_be_altered(data):
+            return plain_decode(data, profile, raw=raw)  # type: ignore[no-any-return]
         found: Message | list[Message] | None = None
         if not raw and len(data) <= rules.max_dict_bytes:
             try:
@@ -169,7 +168,7 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
     for item in value:
         message = _usual_message(item, rules) if type(item) is dict else None
         if message is None:
-            # orjson reads integers beyond 64 bits as floats. The slow path finds the exact id.
+            # The slow path finds out whether a double keeps the id.
             if type(item) is dict and type(item.get("id")) is float:
                 return None
             message = message_of(item, rules, len(messages))
@@ -180,7 +179,7 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
 def read_dicts(text: bytes, rules: Rules) -> dict[str, Any] | list[dict[str, Any]] | None:
     """Return the valid message or batch that a JSON text holds in full, for `decode_dict`; None for another text."""
     try:
-        value = loads(text) if len(text) <= rules.message_bytes else None
+        value = None if len(text) > rules.message_bytes or may_be_altered(text) else loads(text)
     except JSONDecodeError:
         return None
     if type(value) is not dict and type(value) is not list:
@@ -188,7 +187,7 @@ def read_dicts(text: bytes, rules: Rules) -> dict[str, Any] | list[dict[str, Any
     if fault_in(value, rules) is not None or (rules.has_text_limits and not _is_within_limits(text, rules)):
         return None
     for item in (value,) if type(value) is dict else value:
-        if type(item.get("id")) is float:  # perhaps an integer beyond 64 bits
+        if type(item.get("id")) is float:  # which may differ from the number in the text
             return None
     return value if _is_lossless(text, value) else None
 
@@ -363,7 +362,7 @@ def _is_lossless(text: bytes, value: dict[str, Any] | list[Any]) -> bool:
     """Whether `value`, which orjson read from `text`, shows every member and the exact id.
 
     Usually orjson writes `value` as `text`. Otherwise no quote may be lost, because orjson keeps the last of two
-    members with one name; and the id must not be a float, which orjson also reads for an integer beyond 64 bits.
+    members with one name; and the id must not be a float, which may differ from the number in the text.
     """
     try:
         written = dumps_unchecked(value)
@@ -385,21 +384,9 @@ def _without_escapes(text: bytes) -> bytes:
 
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:
-    """Whether `text`, which is JSON, certainly nests no deeper than the limit, and has no number that the profile
-    refuses or reads differently from orjson."""
+    """Whether `text`, which is JSON, certainly nests no deeper than the limit, and has no Decimal."""
     depth = rules.limits.depth
     # The number of brackets bounds the depth from above. Brackets in strings only make the fast path leave more.
     if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
         return False
-    if rules.numbers & DECIMALS and _has_float(text):
-        return False
-    return rules.numbers == 0 or not _has_wide_integer(text)
-
-
-def _has_wide_integer(text: bytes) -> bool:
-    """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, even in a string."""
-    # Any 19 bytes in a row contain two neighbours of every ninth byte: if no two of these are digits, the text has no
-    # such number. `translate` is much faster than a regular expression.
-    if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
-        return False
-    return b"0" * 19 in text.translate(_DIGITS_AS_ZEROS)
+    return not (rules.numbers & DECIMALS and _has_float(text))

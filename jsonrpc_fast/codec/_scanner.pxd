@@ -60,7 +60,6 @@ cdef struct Cursor "jsonrpc_fast_cursor":
     const uint8_t* at
     const uint8_t* end
     const uint8_t* fault  # where the text stops being JSON; set when a function returns False
-    bint any_width  # an integer may be too large for a double
     bint any_surrogate  # a surrogate may be alone
     bint out_of_memory
 
@@ -488,7 +487,7 @@ cdef inline bint is_wide(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return end - at > 20 or (end - at == 20 and memcmp(at, b"18446744073709551615", 20) > 0)
 
 
-cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcept nogil:
+cdef inline bint skip_number(Cursor* cursor, bint* wide) noexcept nogil:
     """Skip the number at the cursor, which is at a digit or a minus."""
     cdef const uint8_t* start = cursor.at
     cdef const uint8_t* end = cursor.end
@@ -525,8 +524,6 @@ cdef inline bint skip_number(Cursor* cursor, bint any_width, bint* wide) noexcep
     if is_integer:
         if at - start > 18:
             wide[0] = wide[0] or is_wide(start, at)
-            if not any_width and at - start > 308 and is_too_large(start, at):
-                return stop(cursor, start)
     # With up to 200 bytes and an exponent of up to two digits, it is far below 10**308.
     elif (at - start > 200 or at - exponent > 2) and is_too_large(start, at):
         return stop(cursor, start)
@@ -657,7 +654,7 @@ cdef inline const uint8_t* skip_rest_of_name(const uint8_t* at, Cursor* cursor) 
     return past_space(at + 1, end)
 
 
-cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
+cdef inline bint skip_container(Cursor* cursor, Value* value) noexcept nogil:
     """Skip the object or array at the cursor."""
     cdef uint64_t words[STACK_WORDS]  # the kinds of the open containers, 64 in each word, except those in `kinds`
     cdef uint64_t* stack = words
@@ -735,7 +732,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                     is_short = at > digits
                 if not is_short or at >= end or (at[0] != c"," and at[0] != closing):
                     cursor.at = number
-                    if not skip_number(cursor, any_width, &value.wide):
+                    if not skip_number(cursor, &value.wide):
                         break
                     at = cursor.at
         elif end - at >= 5 and (memcmp(at, b"true", 4) == 0 or memcmp(at, b"null", 4) == 0):
@@ -777,7 +774,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
     return done
 
 
-cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexcept nogil:
+cdef inline bint skip_value(Cursor* cursor, Value* value) noexcept nogil:
     """Skip the value at the cursor. Sets `value`."""
     cdef uint8_t byte
     cdef bint done
@@ -791,9 +788,9 @@ cdef inline bint skip_value(Cursor* cursor, bint any_width, Value* value) noexce
     if byte == c'"':
         done = skip_string(cursor, &value.plain)
     elif byte == c"{" or byte == c"[":
-        done = skip_container(cursor, any_width, value)
+        done = skip_container(cursor, value)
     elif byte == c"-" or is_digit(byte):
-        done = skip_number(cursor, any_width, &value.wide)
+        done = skip_number(cursor, &value.wide)
     else:
         done = skip_literal(cursor)
     value.end = cursor.at
@@ -857,7 +854,7 @@ cdef inline bint read_message(Cursor* cursor, Envelope* envelope, Envelope* erro
     if cursor.at >= cursor.end:
         return stop(cursor, cursor.end)
     if cursor.at[0] != c"{":
-        if not skip_value(cursor, cursor.any_width, &value):
+        if not skip_value(cursor, &value):
             return False
         envelope.depth = value.depth
         return True
@@ -904,7 +901,7 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error, 
             if not read_object(cursor, error, True, NULL):
                 return False
             value = Value(error.start, error.end, error.depth + 1, error.wide, False)
-        elif not skip_value(cursor, cursor.any_width or (member == MEMBER_ID and not of_error), &value):
+        elif not skip_value(cursor, &value):
             return False
         if value.depth > envelope.depth:
             envelope.depth = value.depth

@@ -8,7 +8,8 @@ Rules:
   - The offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if the
     text ends too early.
   - In a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate).
-  - For a number too large for a double, it is that of the first digit or the minus sign.
+  - For a number with a fraction or an exponent that is too large for a double, it is that of the first digit or the
+    minus sign.
   - Therefore an offset equal to the length of the text means that the text is incomplete: more bytes could make it
     JSON. The same holds if a number that is too large ends the text.
   - No function is recursive: a bytearray holds the closing brackets of the open containers.
@@ -113,27 +114,24 @@ _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
 _DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
-def scan(text: bytes, *, any_width: bool, batch_items: int) -> ScannedText:
-    """Return the envelopes in `text`, which is UTF-8. Raises Malformed.
-
-    any_width: integers may be too large for a double, as ids always may.
-    """
+def scan(text: bytes, *, batch_items: int) -> ScannedText:
+    """Return the envelopes in `text`, which is UTF-8. Raises Malformed."""
     at = _space(text).end()  # type: ignore[union-attr]
     if at < len(text) and text[at] == _OPEN_ARRAY:
-        return _scan_batch(text, at, any_width, batch_items)
-    envelope, at = _scan_message(text, at, any_width)
+        return _scan_batch(text, at, batch_items)
+    envelope, at = _scan_message(text, at)
     _end_of_text(text, at)
     return ScannedText(False, [envelope])
 
 
-def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> ScannedText:
+def _scan_batch(text: bytes, at: int, batch_items: int) -> ScannedText:
     envelopes: list[Envelope] = []
     at = _skip_space(text, at + 1)
     if _byte(text, at) == _CLOSE_ARRAY:
         _end_of_text(text, at + 1)
         return ScannedText(True, envelopes)
     while True:
-        envelope, at = _scan_message(text, at, any_width)
+        envelope, at = _scan_message(text, at)
         envelopes.append(envelope)
         at = _skip_space(text, at)
         if _byte(text, at) == _CLOSE_ARRAY:
@@ -163,24 +161,46 @@ class Head(NamedTuple):
     members: dict[str, ScannedValue]
 
 
-def scan_head(text: bytes) -> Head | None:
-    """Return the members in the beginning of an object; None if `text` is not the beginning of an object."""
+def scan_begun(text: bytes, batch_items: int = 1) -> tuple[list[Envelope], Head, int]:
+    """Return what the beginning of a text holds, up to its end or its first fault: the complete items of a batch, the
+    members of the object that is incomplete (or is no item), and where the end or the fault is.
+
+    Nothing, if there are more than `batch_items` items.
+    """
+    complete: list[Envelope] = []
     head = Head([], {})
     at = _space(text).end()  # type: ignore[union-attr]
     try:
-        if _byte(text, at) != _OPEN_OBJECT:
-            return None
-        _end_of_text(text, _scan_object(text, at, True, ENVELOPE_MEMBERS, head)[1])
-    # The end of the head is not a fault: the rest of the text was not given.
+        if _byte(text, at) == _OPEN_OBJECT:
+            _end_of_text(text, _scan_object(text, at, ENVELOPE_MEMBERS, head)[1])
+            return complete, head, len(text)
+        at = _expect(text, at, _OPEN_ARRAY)
+        while True:
+            at = _skip_space(text, at)
+            head = Head([], {})
+            if _byte(text, at) == _OPEN_OBJECT:
+                envelope, at = _scan_object(text, at, ENVELOPE_MEMBERS, head)
+            else:
+                envelope, at = _scan_message(text, at)
+            complete.append(envelope)
+            head = Head([], {})
+            at = _expect(text, _skip_space(text, at), _COMMA)
+            if len(complete) == batch_items:
+                return [], head, at
     except Malformed as malformed:
-        if malformed.offset < len(text):
-            return None
-    return head
+        return complete, head, malformed.offset
+
+
+def scan_head(text: bytes) -> Head | None:
+    """Return the members in the beginning of an object; None if `text` is not the beginning of an object."""
+    complete, head, fault = scan_begun(text)
+    # The end of the head is not a fault: the rest of the text was not given.
+    return None if fault < len(text) or complete or not text.lstrip(b" \t\r\n").startswith(b"{") else head
 
 
 def scan_value(text: bytes) -> ScannedValue:
     """Return the place of the single value in `text`, which is UTF-8. Raises Malformed."""
-    value = _scan_value(text, _skip_space(text, 0), any_width=False)
+    value = _scan_value(text, _skip_space(text, 0))
     _end_of_text(text, value.end)
     return value
 
@@ -189,7 +209,7 @@ def scan_error(text: bytes, error: ScannedValue) -> Envelope | None:
     """Return the members of an error object, as of a message; None if the value is not an object."""
     if text[error.start] != _OPEN_OBJECT:
         return None
-    return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
+    return _scan_object(text, error.start, ERROR_MEMBERS)[0]
 
 
 def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tuple[str, ScannedValue]]:
@@ -199,7 +219,7 @@ def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tupl
     while text[at] != _CLOSE_OBJECT:
         end = _scan_string(text, at)
         name = loads(text[at:end])
-        value = _scan_value(text, _skip_space(text, text.index(b":", end) + 1), any_width=True)
+        value = _scan_value(text, _skip_space(text, text.index(b":", end) + 1))
         if name not in names:
             members.append((name, value))
         at = _skip_space(text, value.end)
@@ -254,16 +274,14 @@ def _end_of_value(masked: bytes, at: int) -> int:
         at = _to_bracket(masked, at if byte == _QUOTE else at + 1).end()  # type: ignore[union-attr]
 
 
-def _scan_message(text: bytes, at: int, any_width: bool) -> tuple[Envelope, int]:
+def _scan_message(text: bytes, at: int) -> tuple[Envelope, int]:
     if _byte(text, at) == _OPEN_OBJECT:
-        return _scan_object(text, at, any_width, ENVELOPE_MEMBERS)
-    value = _scan_value(text, at, any_width)
+        return _scan_object(text, at, ENVELOPE_MEMBERS)
+    value = _scan_value(text, at)
     return Envelope(None, value.depth), value.end
 
 
-def _scan_object(
-    text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
-) -> tuple[Envelope, int]:
+def _scan_object(text: bytes, at: int, names: frozenset[str], head: Head | None = None) -> tuple[Envelope, int]:
     """The envelope of the object at `at`, with the members in `names`, and where it ends.
 
     head: collects the members even if the text ends too early.
@@ -276,7 +294,7 @@ def _scan_object(
     if _byte(text, at) == _CLOSE_OBJECT:
         return Envelope(members, depth), at + 1
     while True:
-        name, value = _scan_member(text, at, any_width, names, head)
+        name, value = _scan_member(text, at, names, head)
         depth = max(depth, value.depth)
         if name in names:
             duplicates = duplicates or name in members
@@ -296,9 +314,7 @@ def _scan_object(
         at = _skip_space(text, at)
 
 
-def _scan_member(
-    text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
-) -> tuple[str, ScannedValue]:
+def _scan_member(text: bytes, at: int, names: frozenset[str], head: Head | None = None) -> tuple[str, ScannedValue]:
     """The name and the value of the member at `at`."""
     plain = _plain_name(text, at)
     if plain is not None:
@@ -310,7 +326,7 @@ def _scan_member(
         at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
     if head is not None and name in names:
         head.names.append(name)
-    return name, _scan_value(text, at, any_width or name == "id")
+    return name, _scan_value(text, at)
 
 
 def _member_name(token: bytes) -> str:
@@ -330,7 +346,7 @@ _VALUE: Final = 2  # after ":"
 _AFTER: Final = 3  # after a value
 
 
-def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
+def _scan_value(text: bytes, at: int) -> ScannedValue:
     """The place of the value at `at`."""
     scalar = _usual_scalar(text, at)
     if scalar is not None:
@@ -385,7 +401,7 @@ def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
             at += count
             state = _FIRST
         else:
-            at, is_wide = _scan_scalar(text, at, any_width)
+            at, is_wide = _scan_scalar(text, at)
             wide = wide or is_wide
             if not due:
                 return ScannedValue(start, at, depth, wide)
@@ -398,12 +414,12 @@ def _arrays_ending(text: bytes, at: int, due: bytearray) -> int:
     return len(ending) - len(ending.rstrip(b"]"))
 
 
-def _scan_scalar(text: bytes, at: int, any_width: bool) -> tuple[int, bool]:
+def _scan_scalar(text: bytes, at: int) -> tuple[int, bool]:
     """Where the scalar at `at` ends, and whether it is an integer beyond 64 bits."""
     if text[at] == _QUOTE:
         return _scan_string(text, at), False
     if text[at] in _DIGITS_AND_MINUS:
-        end = _scan_number(text, at, any_width)
+        end = _scan_number(text, at)
         return end, is_wide_integer(text[at:end])
     return _scan_literal(text, at), False
 
@@ -422,14 +438,13 @@ def _scan_string(text: bytes, at: int) -> int:
         at = end
 
 
-def _scan_number(text: bytes, at: int, any_width: bool) -> int:
+def _scan_number(text: bytes, at: int) -> int:
     end = _number(text, at).end()  # type: ignore[union-attr]
     if text[end - 1] not in b"0123456789":
         raise Malformed(end)
     token = text[at:end]
-    is_integer = token.removeprefix(b"-").isdigit()
-    # An integer of up to 308 digits is within a double.
-    if not (is_integer and (any_width or len(token) <= 308)) and float(token) in (float("inf"), float("-inf")):
+    # An integer is exact, and has any width.
+    if not token.removeprefix(b"-").isdigit() and float(token) in (float("inf"), float("-inf")):
         raise Malformed(at)
     return end
 

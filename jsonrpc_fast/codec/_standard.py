@@ -24,7 +24,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ..types import plain_int
-from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_of
+from ._parts import MAX_WRITTEN_DEPTH, TOO_MANY_DIGITS, WIDE_LEVEL, fields_of, members_of, parts_of
 
 # The functions in C; PyPy has none.
 make_encoder: Any = getattr(encoder, "c_make_encoder", None)
@@ -61,8 +61,8 @@ _Parts = Iterator[tuple[str, Any]]
 
 # Reading.
 
-# A number that may be infinite, or beyond 64 bits. A double ends at 1.8e308, so a number whose exponent has fewer than
-# three digits is infinite only with many more than 19 digits in a row.
+# A number that may be infinite. A double ends at 1.8e308, so a number whose exponent has fewer than three digits is
+# infinite only with many more than 19 digits in a row.
 _find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search
 # Matches every escape. Its group matches only the backslash of one that is not allowed, such as a lone surrogate.
 _find_bad_escape = re.compile(
@@ -74,10 +74,11 @@ _LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", No
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """Return the value of a JSON text, as orjson reads it.
+    """Return the value of a JSON text, as orjson reads it, but with integers of any width.
 
     Raises:
-        JSONDecodeError: `data` is not JSON, nests deeper than 1024, or has another type. The error does not contain it.
+        JSONDecodeError: `data` is not JSON, nests deeper than 1024, holds an integer with more digits than CPython
+            converts, or has another type. The error does not contain it.
     """
     try:
         if isinstance(data, str):
@@ -101,7 +102,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def _read(text: str) -> Any:
-    return read_with(text, _read_unusual if _find_unusual(text) else _read_usual, _integer, _float)
+    return read_with(text, _read_unusual if _find_unusual(text) else _read_usual, int, _float)
 
 
 _find_brackets = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]').findall
@@ -141,19 +142,6 @@ def read_with(
     return value
 
 
-def integer_or(wide: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the function that reads an integer. For one beyond 64 bits it returns `wide(token)`."""
-
-    def integer(token: str) -> Any:
-        if len(token) <= 20:  # else it has more than 64 bits
-            number = int(token)
-            if -(1 << 63) <= number < 1 << 64:
-                return number
-        return wide(token)
-
-    return integer
-
-
 def _float(token: str) -> float:
     number = float(token)
     # orjson refuses a number beyond a double, and `float` returns infinity for it.
@@ -162,25 +150,25 @@ def _float(token: str) -> float:
     return number
 
 
-_integer = integer_or(_float)
-
-
 def refuse_constant(_: str) -> None:
     """Refuse NaN and infinities."""
     raise ValueError
 
 
 _read_usual = JSONDecoder(parse_constant=refuse_constant).decode
-_read_exact = JSONDecoder(parse_constant=refuse_constant, parse_int=int, parse_float=_float).decode
-_read_unusual = JSONDecoder(parse_constant=refuse_constant, parse_int=_integer, parse_float=_float).decode
+_read_unusual = JSONDecoder(parse_constant=refuse_constant, parse_float=_float).decode
 
 
-def loads_exact(text: str) -> Any:
-    """Return the value of valid JSON that is at most 1024 deep, with exact integers of any width."""
-    return read_with(text, _read_exact, int, _float)
+def loads_checked(text: str) -> Any:
+    """Return the value of valid JSON that is at most 1024 deep.
+
+    Raises:
+        ValueError: An integer has more digits than CPython converts.
+    """
+    return read_with(text, _read_unusual, int, _float)
 
 
-def _read_in_steps(text: str, integer: Callable[[str], Any] = _integer, real: Callable[[str], Any] = _float) -> Any:
+def _read_in_steps(text: str, integer: Callable[[str], Any] = int, real: Callable[[str], Any] = _float) -> Any:
     """Return the value of a JSON text, without recursion. Raises ValueError."""
     top: list[Any] = []
     container: Any = top
@@ -264,8 +252,19 @@ def _read_scalar(
 # Writing.
 
 
-def dumps(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
-    """Return a value as JSON, in the bytes of orjson.
+def dumps(
+    value: Any,
+    default: Callable[[Any], Any] | None = None,
+    option: int | None = None,
+    foreign: Callable[[Any], str | None] | None = None,
+) -> bytes:
+    """Return a value as JSON, in the bytes of orjson, with integers of any width.
+
+    Args:
+        value: The value.
+        default: As in orjson.
+        option: As in orjson.
+        foreign: Returns the JSON of a value that is left to orjson, where that is installed; None for any other.
 
     Raises:
         JSONEncodeError: A value cannot be written. Its cause is the exception of `default`, if any.
@@ -279,7 +278,7 @@ def dumps(value: Any, default: Callable[[Any], Any] | None = None, option: int |
             return "".join((_write_sorted if option else _write_plain)(value, 0)).encode()
         except (UnicodeEncodeError, RecursionError, TypeError, ValueError):  # another thread may change the value
             pass
-    return _Writer(default, option).write(value).encode()
+    return _Writer(default, option, foreign).write(value).encode()
 
 
 def _refuse(value: object) -> None:
@@ -304,8 +303,6 @@ def _is_plain(value: object) -> bool:
         kinds = set(map(type, level))
         # Not `issuperset`: without the GIL, on Python 3.13, it waits for a lock that it holds itself.
         if not kinds <= _PLAIN_KINDS or len(level) > WIDE_LEVEL:
-            return False
-        if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):
             return False
         # `repr` and orjson differ in their notation for very small and very large floats.
         if float in kinds and not all(map(_is_usual, [item for item in level if type(item) is float])):
@@ -373,11 +370,14 @@ def _name_of(value: object) -> str:
 class _Writer:
     """Writes a value of any type, part by part, without recursion."""
 
-    __slots__ = ("_default", "_option")
+    __slots__ = ("_default", "_foreign", "_option")
 
-    def __init__(self, default: Callable[[Any], Any] | None, option: int) -> None:
+    def __init__(
+        self, default: Callable[[Any], Any] | None, option: int, foreign: Callable[[Any], str | None] | None
+    ) -> None:
         self._default = default
         self._option = option
+        self._foreign = foreign
 
     def write(self, value: Any) -> str:
         texts: list[str] = []
@@ -454,11 +454,9 @@ class _Writer:
         return None
 
     def _write_integer(self, number: int) -> str:
-        if not -(1 << 63) <= number < 1 << 64:
-            raise JSONEncodeError("Integer exceeds 64-bit range")
         if self._option & OPT_STRICT_INTEGER and not -(1 << 53) < number < 1 << 53:
             raise JSONEncodeError("Integer exceeds 53-bit range")
-        return int.__repr__(number)
+        return _digits_of(number)
 
     def _open(self, value: Any) -> tuple[str, _Parts, str] | None:
         """Return the opening bracket, the parts and the closing bracket of a value; None if it has no parts."""
@@ -503,10 +501,7 @@ class _Writer:
         elif issubclass(kind, str):
             text = str.__str__(key)
         elif issubclass(kind, int):
-            number = plain_int(key)
-            if not -(1 << 63) <= number < 1 << 64:
-                raise JSONEncodeError("Dict integer key must be within 64-bit range")
-            text = int.__repr__(number)
+            text = _digits_of(plain_int(key))
         elif type(kind) is EnumMeta:
             return self._key_text(key.value)
         else:
@@ -515,6 +510,9 @@ class _Writer:
         return text
 
     def _call_default(self, value: Any, calls: int) -> Any:
+        written = None if self._foreign is None else self._foreign(value)
+        if written is not None:
+            return Fragment(written)
         if self._option & OPT_SERIALIZE_NUMPY and type(value).__module__.partition(".")[0] == "numpy":
             raise JSONEncodeError(f"orjson, which is not installed, is needed to write {_name_of(value)}")
         if self._default is None:
@@ -526,6 +524,13 @@ class _Writer:
             return self._default(value)
         except BaseException as error:  # as orjson does
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}") from error
+
+
+def _digits_of(number: int) -> str:
+    try:
+        return int.__repr__(number)
+    except ValueError:
+        raise JSONEncodeError(TOO_MANY_DIGITS) from None
 
 
 def _name_text(name: Any) -> str:

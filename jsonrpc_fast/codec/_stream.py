@@ -244,7 +244,7 @@ class StreamDecoder(Generic[M]):
         # A frame carries either its text, or the fault that the framing found; the head of a text over the limit comes
         # with its fault, for the id.
         if fault is ParseErrorCode.TRUNCATED and text is not None:
-            return self._fault_class.truncated(offset=len(text))
+            return self._truncated(text, self._decode(text))
         if fault is ParseErrorCode.MESSAGE_TOO_LARGE and text is not None:
             return self._too_large(text)
         if text is None or fault is not None:
@@ -270,9 +270,15 @@ class StreamDecoder(Generic[M]):
                 begun = self._decode(text[:end])
             else:
                 begun = self._decode(text)
-            if begun == ParseError.malformed_json(offset=end):
-                return type(item).truncated(offset=len(text))
+            if isinstance(begun, ParseError) and begun.code is ParseErrorCode.MALFORMED_JSON and begun.offset == end:
+                return self._truncated(text, begun)
         return item
+
+    def _truncated(self, text: bytes, begun: Any) -> Any:
+        """The fault of a text that is cut off. begun: what `_decode` returns for it."""
+        if not isinstance(begun, ParseError):
+            return self._fault_class.truncated(offset=len(text))
+        return self._fault_class.truncated(offset=len(text), reply_expected=begun.reply_expected, settles=begun.settles)
 
 
 def _is_begun(tail: bytes) -> bool:

@@ -51,7 +51,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "writes            2.0      2.0      2.0     1.0      2.0  2.0  2.0    2.0    2.0    2.0     2.0"
     )
     assert rest == (
-        "the same in all: big_ints float, floats float, "
+        "the same in all: big_ints exact, floats float, "
         f"message_bytes {67108864 if BACKEND == 'cython' else 16777216}, depth 1024, batch_items 10000, "
         "method_bytes 1024, id_bytes 512\n"
     )
@@ -105,7 +105,7 @@ def test_info_json() -> None:
         "object_results": False,
         "batches": False,
         "extra_members": True,
-        "big_ints": "float",
+        "big_ints": "exact",
         "floats": "float",
         "writes": "2.0",
         "message_bytes": 16777216,

@@ -69,8 +69,7 @@ def test_ids_with_a_fraction(impl: ModuleType) -> None:
 
 def test_integers_in_payloads(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"result":[123456789012345678901],"a":123456789012345678901}'
-    assert impl.decode_dict(text)["a"] == 1.2345678901234568e20
-    exact = impl.decode_dict(text, JSONRPC.replace(big_ints="exact"))
+    exact = impl.decode_dict(text)
     assert (exact["result"], exact["a"]) == ([123456789012345678901], 123456789012345678901)
     with pytest.raises(impl.ParseError, match="larger than the profile allows"):
         impl.decode_dict(text, JSONRPC.replace(big_ints="reject"))
@@ -119,7 +118,7 @@ def test_each_item_of_a_batch_on_its_own(impl: ModuleType) -> None:
 
 
 def test_an_unknown_member_too_large_for_a_float(impl: ModuleType) -> None:
-    for profile in (JSONRPC.replace(big_ints="exact"), JSONRPC.replace(big_ints="reject")):
+    for profile in (JSONRPC, JSONRPC.replace(big_ints="reject")):
         found = impl.decode_dict(b'{"jsonrpc":"2.0","id":1,"method":"m","a":[%b]}' % (b"9" * 310), profile)
         assert found == {"jsonrpc": "2.0", "id": 1, "method": "m", "a": [10**310 - 1]}
 
@@ -161,7 +160,7 @@ def test_encode_judges(impl: ModuleType) -> None:
         assert caught.value == (fault[0] if isinstance(fault, list) else fault)
     with pytest.raises(impl.ParseError, match="does not define"):
         impl.encode_dict({"jsonrpc": "2.0", "method": "m", "a": 1}, JSONRPC.replace(extra_members=False))
-    for value in ({1}, 2**64, "\ud800"):
+    for value in ({1}, 10**4300, "\ud800"):
         with pytest.raises(EncodeError):
             impl.encode_dict({"jsonrpc": "2.0", "id": 1, "result": value})
     with pytest.raises(EncodeError):
@@ -296,7 +295,7 @@ def test_tuples_are_arrays(impl: ModuleType) -> None:
 
 PROFILES = (
     JSONRPC,
-    LENIENT.replace(big_ints="exact"),
+    LENIENT,
     JSONRPC_1.replace(batches=True, extra_members="keep"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, batch_items=2), extra_members=False),
     MCP_2025_11_25,

@@ -111,6 +111,7 @@ def test_notifications(impl: ModuleType, arguments: tuple[Any, ...], whole: byte
         (-1, False, b'{"jsonrpc":"2.0","id":-1,"result":false}'),
         (1, float("nan"), b'{"jsonrpc":"2.0","id":1,"result":null}'),
         (1, 2**64 - 1, b'{"jsonrpc":"2.0","id":1,"result":18446744073709551615}'),
+        (1, 10**4299, b'{"jsonrpc":"2.0","id":1,"result":1%b}' % (4299 * b"0")),
         (1, {"a": {"b": [1.0]}}, b'{"jsonrpc":"2.0","id":1,"result":{"a":{"b":[1.0]}}}'),
         (1, "a\nb", b'{"jsonrpc":"2.0","id":1,"result":"a\\nb"}'),
         (1, Point(1, 2), b'{"jsonrpc":"2.0","id":1,"result":{"x":1,"y":2}}'),
@@ -299,7 +300,7 @@ def nested(depth: int) -> list[Any]:
 class TestValuesThatCannotBeWritten:
     @rows(
         "payload",
-        [{1, 2}, object(), b"bytes", 1j, {1: 2}, ["\ud800"], {"\udfff": 1}, 2**64, -(2**63) - 1, [{"a": [2**64]}]],
+        [{1, 2}, object(), b"bytes", 1j, {1: 2}, ["\ud800"], {"\udfff": 1}, 10**4300, [{"a": [-(10**4300)]}]],
         ids=lambda payload: type(payload).__name__,
     )
     @rows("option", [0, orjson.OPT_SORT_KEYS])
@@ -360,7 +361,7 @@ class TestValuesThatCannotBeWritten:
     def test_a_payload_alone(self, impl: ModuleType) -> None:
         assert impl.dumps_json({"a": [1, (2,)]}) == b'{"a":[1,[2]]}'
         assert impl.dumps_json({"b": 1, "a": {2}}, list, orjson.OPT_SORT_KEYS) == b'{"a":[2],"b":1}'
-        for value in ({1}, {1: 2}, 2**64):
+        for value in ({1}, {1: 2}, 10**4300):
             with pytest.raises(EncodeError):
                 impl.dumps_json(value)
         for default in (None, list):
@@ -446,7 +447,7 @@ class TestValuesThatCannotBeWritten:
                 call()
 
     @rows("code", [2**64, -(2**63) - 1, 2**70, 10**5000], ids=int.bit_length)
-    def test_codes_that_decode_to_floats(self, impl: ModuleType, code: int) -> None:
+    def test_codes_beyond_64_bits(self, impl: ModuleType, code: int) -> None:
         for call in (
             lambda: impl.encode_error(1, code, "m"),
             lambda: impl.Error(code, "m"),
@@ -456,12 +457,10 @@ class TestValuesThatCannotBeWritten:
                 call()
         obj = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}}
         assert impl.Error.from_dict(obj["error"]) is None
-        for big_ints in ("float", "exact"):
-            assert describe(impl.parse(obj, JSONRPC.replace(big_ints=big_ints)))[1] == "INVALID_ERROR_CODE"
+        assert describe(impl.parse(obj))[1] == "INVALID_ERROR_CODE"
         if code < 10**4000:
             text = b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"m"}}' % code
             for big_ints, expected in (
-                ("float", "INVALID_ERROR_CODE"),
                 ("exact", "INVALID_ERROR_CODE"),
                 ("reject", "INTEGER_TOO_LARGE"),
             ):
@@ -499,7 +498,7 @@ class TestValuesThatCannotBeWritten:
                 assert caught.value.__cause__ is fault
 
     def test_errors_show_nothing_of_the_payload(self, impl: ModuleType) -> None:
-        for payload in ([{"secret": object()}, "secret"], {"secret": 2**64}, ["secret\ud800"]):
+        for payload in ([{"secret": object()}, "secret"], {"secret": 10**4300}, ["secret\ud800"]):
             for call in calls(impl, payload):
                 with pytest.raises(EncodeError) as caught:
                     call()
@@ -633,7 +632,7 @@ def test_scalar_payloads(impl: ModuleType, payload: object, written: bytes) -> N
             impl.encode_request(1, "m", payload)
 
 
-@rows("payload", [2**64, -(2**63) - 1, "\ud800"])
+@rows("payload", [10**4300, -(10**4300), "\ud800"], ids=["positive", "negative", "surrogate"])
 def test_scalar_payloads_that_cannot_be_written(impl: ModuleType, payload: object) -> None:
     with pytest.raises(EncodeError):
         impl.encode_result(1, payload)
@@ -705,7 +704,7 @@ class TestLargePayloads:
 
     @rows("payload", LARGE, ids=lambda payload: type(payload).__name__)
     def test_values_that_cannot_be_written(self, impl: ModuleType, payload: Any) -> None:
-        for value in ({1}, "\ud800", 2**64, {1: 2}):
+        for value in ({1}, "\ud800", 10**4300, {1: 2}):
             for call in calls(impl, [payload, value]):
                 with pytest.raises(EncodeError) as caught:
                     call()

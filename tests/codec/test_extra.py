@@ -119,8 +119,7 @@ def test_the_last_of_two_counts(impl: ModuleType) -> None:
 def test_limits_and_integers_beyond_64_bits(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"m","a":%b}'
     wide = text % b"123456789012345678901234567890"
-    assert impl.decode(wide, KEEP).extra == {"a": 1.2345678901234568e29}
-    assert impl.decode(wide, KEEP.replace(big_ints="exact")).extra == {"a": 123456789012345678901234567890}
+    assert impl.decode(wide, KEEP).extra == {"a": 123456789012345678901234567890}
     assert describe(impl.decode(wide, KEEP.replace(big_ints="reject"))) == fault("INTEGER_TOO_LARGE", 1)
     deep = text % (b"[" * 1024 + b"]" * 1024)
     assert describe(impl.decode(deep, KEEP))[:3] == ("Request", 1, "m")

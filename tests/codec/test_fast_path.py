@@ -22,7 +22,7 @@ from jsonrpc_fast.codec import _core
 
 from ..support import guard_pages, memory
 from ..support.forked import forked
-from ..support.oracle import orjson
+from ..support.oracle import loads_exact, orjson
 from ..support.tables import rows
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
@@ -206,7 +206,7 @@ def test_raw_strings_are_checked_to_the_byte() -> None:
             ):
                 eager, raw = _core.decode(RESULT % text), _core.decode(RESULT % text, raw=True)
                 try:
-                    expected = orjson.loads(text)
+                    expected = loads_exact(text)
                 except orjson.JSONDecodeError:
                     assert isinstance(raw, _core.ParseError), text
                     assert raw == eager, text
@@ -238,7 +238,7 @@ def test_payloads_that_orjson_reads_as_a_whole() -> None:
     ):
         assert _core.decode(message) == expected
         assert _core.decode(b"[%b,%b]" % (message, message)) == [expected, expected]
-        for profile in (JSONRPC.replace(big_ints="exact"), JSONRPC.replace(limits=Limits(depth=3))):
+        for profile in (JSONRPC, JSONRPC.replace(limits=Limits(depth=3))):
             assert _core.decode(message, profile) == expected
     for fault in (text[:-1] + b",]", text[:-1], text + b"]", text + b'},"x":[1}'):
         assert isinstance(_core.decode(RESULT % fault), _core.ParseError)
@@ -269,7 +269,7 @@ def test_characters_of_three_bytes_among_others() -> None:
                 text = b'"%b%b%b"' % ("\u4e2d".encode() * before, part, "\u6587".encode() * behind)
                 found = _core._decode_fast(RESULT % text, JSONRPC, False)
                 try:
-                    expected = orjson.loads(text)
+                    expected = loads_exact(text)
                 except orjson.JSONDecodeError:
                     assert found is None, text
                 else:
@@ -315,7 +315,7 @@ def test_strings_of_all_kinds_and_lengths() -> None:
         text = b'["%b","%b"]' % (b"".join(pieces), b"x" * rng.choice((0, 8, 30, 60)))
         found = _core._decode_fast(RESULT % text, JSONRPC, False)
         try:
-            expected = orjson.loads(text)
+            expected = loads_exact(text)
         except orjson.JSONDecodeError:
             assert found is None, text
         else:
@@ -397,7 +397,7 @@ def test_numbers_are_exact(corpora: Path) -> None:
     for token in numbers(corpora):
         message = _core.decode(RESULT % token.encode())
         try:
-            expected = orjson.loads(token)
+            expected = loads_exact(token.encode())
         except orjson.JSONDecodeError:
             assert isinstance(message, _core.ParseError), token
             continue
@@ -413,7 +413,7 @@ def test_json_test_suite(corpora: Path) -> None:
         text = path.read_bytes()
         found = _core.decode(RESULT % text)
         try:
-            expected = orjson.loads(text)
+            expected = loads_exact(text)
         except orjson.JSONDecodeError:
             assert not path.name.startswith("y_")
             assert isinstance(found, _core.ParseError), path.name
@@ -431,7 +431,7 @@ def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
         message = found[0] if isinstance(found, list) else found
         assert message.result == [1] * count + [orjson.loads(deep)]
     wide = b"[ \n" + b"1," * count + b"1" * 30 + b"]"
-    assert impl.decode(RESULT % wide, JSONRPC.replace(big_ints="exact")).result[-1] == int("1" * 30)
+    assert impl.decode(RESULT % wide, JSONRPC).result[-1] == int("1" * 30)
     assert impl.Raw(text).decode()[0] == 1
 
 

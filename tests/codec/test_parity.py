@@ -359,7 +359,7 @@ if "--without-the-core" in sys.argv:
 import jsonrpc_fast as own
 from jsonrpc_fast import codec
 def samples():
-    exact = own.JSONRPC.replace(big_ints="exact")
+    exact = own.JSONRPC
     return [
         own.Request(1, "m", {"a": [1, "\\u00e9"]}), own.Notification("n"), own.Response("x", 1.5),
         own.Response(7, error=own.Error(-1, "m", own.Raw(b"[1]"))), own.Error(1, "m"), own.Raw(b'{"a":1}'),

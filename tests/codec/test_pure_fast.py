@@ -31,10 +31,10 @@ PROFILES: list[Profile] = [
     MCP_2025_11_25.replace(batches=True),
     JSONRPC.replace(extra_members=False),
     JSONRPC.replace(extra_members="keep"),
-    JSONRPC.replace(big_ints="exact"),
+    JSONRPC,
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(floats="decimal"),
-    JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
+    JSONRPC.replace(floats="decimal", extra_members="keep"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2)),
 ]
 plain_decode: Any = inspect.unwrap(_pure.decode)
@@ -132,7 +132,7 @@ UNUSUAL = [
 @rows("order", [list, reversed, sorted])
 @rows(
     "profile",
-    [JSONRPC, LENIENT, MCP_2025_11_25, JSONRPC.replace(limits=Limits(depth=32)), JSONRPC.replace(big_ints="exact")],
+    [JSONRPC, LENIENT, MCP_2025_11_25, JSONRPC.replace(limits=Limits(depth=32)), JSONRPC],
     ids=["jsonrpc", "lenient", "mcp", "limits", "exact"],
 )
 def test_no_scanner_reads_a_valid_message(order: Any, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,10 +41,10 @@ PROFILES = [
     JSONRPC,
     LENIENT,
     CLIENT,
-    CLIENT.replace(extra_members=True, floats="decimal", big_ints="exact"),
+    CLIENT.replace(extra_members=True, floats="decimal"),
     MCP_2025_11_25,
     JSONRPC.replace(extra_members="keep"),
-    JSONRPC.replace(extra_members=False, big_ints="exact"),
+    JSONRPC.replace(extra_members=False),
     JSONRPC.replace(floats="decimal"),
     JSONRPC.replace(optional_jsonrpc=True, null_companions=True, missing_ids="errors"),
 ]
@@ -266,7 +266,7 @@ def test_profiles_check_raw_payloads(impl: ModuleType) -> None:
 def test_wide_integers(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"result":[18446744073709551616]}'
     assert impl.decode(text, raw=True).result.decode() == [1.8446744073709552e19]
-    exact = impl.decode(text, JSONRPC.replace(big_ints="exact"), raw=True).result
+    exact = impl.decode(text, JSONRPC, raw=True).result
     assert exact.decode() == [18446744073709551616]
     assert pickle.loads(pickle.dumps(exact)).decode() == [18446744073709551616]
     rejected = impl.decode(text, JSONRPC.replace(big_ints="reject"), raw=True)

@@ -12,7 +12,7 @@ from jsonrpc_fast.framing import frame
 from jsonrpc_fast.profile import PRESETS
 
 from ..support.describe import Description, describe
-from ..support.oracle import orjson
+from ..support.oracle import loads_exact
 from ..support.pages import table_rows
 from ..support.places import ROOT
 from ..support.tables import rows
@@ -38,14 +38,14 @@ def test_decode(impl: ModuleType, vector: Vector) -> None:
 
 @of_dicts
 def test_parse(impl: ModuleType, vector: Vector) -> None:
-    parsed = {name: describe(impl.parse(orjson.loads(vector.text), profile)) for name, profile in PRESETS.items()}
+    parsed = {name: describe(impl.parse(loads_exact(vector.text), profile)) for name, profile in PRESETS.items()}
     assert repr(parsed) == repr(vector.expected)
 
 
 @of_dicts
 def test_from_dict(impl: ModuleType, vector: Vector) -> None:
     classes = {impl.Request: ["Request"], impl.Notification: ["Notification"], impl.Response: ["Result", "Error"]}
-    value = orjson.loads(vector.text)
+    value = loads_exact(vector.text)
     for name, profile in PRESETS.items():
         expected = vector.expected[name]
         for cls, kinds in classes.items():
@@ -61,8 +61,8 @@ def test_the_default_profile_is_json_rpc(impl: ModuleType) -> None:
     text = b'{"jsonrpc":"2.0","id":null,"method":"","params":[]}'
     expected: Description = ("Request", None, "", [])
     assert describe(impl.decode(text)) == expected
-    assert describe(impl.parse(orjson.loads(text))) == expected
-    assert describe(impl.Request.from_dict(orjson.loads(text))) == expected
+    assert describe(impl.parse(loads_exact(text))) == expected
+    assert describe(impl.Request.from_dict(loads_exact(text))) == expected
 
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -226,8 +226,8 @@ def test_errors_of_any_shape(impl: ModuleType) -> None:
             found = impl.decode(text, profile)
             assert found.error == eval(code(expected), vars(impl))  # a literal of the page
             assert impl.decode(text, profile, raw=True).error.data.decode() == found.error.data
-            assert impl.Error.from_dict(orjson.loads(code(error)), profile) == found.error
-        assert impl.Error.from_dict(orjson.loads(code(error))) is None
+            assert impl.Error.from_dict(loads_exact(code(error)), profile) == found.error
+        assert impl.Error.from_dict(loads_exact(code(error))) is None
 
 
 def test_limits() -> None:

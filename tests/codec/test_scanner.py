@@ -51,10 +51,10 @@ def torn(text: bytes, edits: list[tuple[int, int | None]], end: int) -> bytes:
     return bytes(raw)
 
 
-def fault_of(text: bytes, any_width: bool = False) -> int | None:
+def fault_of(text: bytes) -> int | None:
     """Where the scanner says that a text stops being JSON, or None."""
     try:
-        scan(text, any_width=any_width, batch_items=10**9)
+        scan(text, batch_items=10**9)
     except Malformed as malformed:
         return malformed.offset
     return None
@@ -70,11 +70,11 @@ def check_against_orjson(text: bytes) -> None:
             if offset is not None:
                 check_offset(text, offset)
             else:
-                # An id may be an integer too large for a double.
-                assert is_deep or 309 * b"9" in text
+                # orjson refuses integers too large for a double.
+                assert is_deep or re.search(rb"[0-9]{309}(?![.eE])", text)
     else:
         assert fault_of(text) is None
-        assert fault_of(text, any_width=True) is None
+        assert fault_of(text) is None
 
 
 def check_offset(text: bytes, offset: int) -> None:
@@ -130,7 +130,6 @@ def test_numbers_around_the_largest_double(digits: int, sign: str, first: str, r
 @rows("row", read("wide_numbers"), ids=lambda row: ascii(row["text"]))
 def test_wide_numbers(row: dict[str, Any]) -> None:
     assert fault_of(row["text"]) == row["offset"]
-    assert fault_of(row["text"], any_width=True) == row["offset_exact"]
 
 
 @rows("row", read("faults_of_texts"), ids=lambda row: ascii(row["text"]))
@@ -143,14 +142,14 @@ def test_faults_of_texts(row: dict[str, Any]) -> None:
 @pytest.mark.ci
 def test_depth(depth: int) -> None:
     text = b'{"params":' + depth * b"[" + depth * b"]" + b"}"
-    [envelope] = scan(text, any_width=False, batch_items=1).envelopes
+    [envelope] = scan(text, batch_items=1).envelopes
     assert envelope.depth == depth
     assert fault_of(depth * b'{"a":') == 5 * depth
     assert fault_of(depth * b"[" + (depth - 1) * b"]") == 2 * depth - 1
 
 
 def envelopes(text: bytes, batch_items: int = 10) -> Any:
-    return scan(text, any_width=False, batch_items=batch_items)
+    return scan(text, batch_items=batch_items)
 
 
 class TestEnvelopes:
@@ -215,9 +214,9 @@ class TestEnvelopes:
 # Consecutive usual values are one match of a pattern. The result is the same token by token.
 
 
-def found(text: bytes, any_width: bool, batch_items: int) -> object:
+def found(text: bytes, batch_items: int) -> object:
     try:
-        return scan(text, any_width=any_width, batch_items=batch_items)
+        return scan(text, batch_items=batch_items)
     except Malformed as malformed:
         return malformed.offset
 
@@ -225,13 +224,12 @@ def found(text: bytes, any_width: bool, batch_items: int) -> object:
 @given(seed=st.integers(min_value=0))
 def test_usual_values_in_a_row_are_read_as_token_by_token(seed: int) -> None:
     text = message_with_many_members(random.Random(seed))
-    for any_width in (False, True):
-        for batch_items in (1, 10):
-            with pytest.MonkeyPatch.context() as patch:
-                for pattern in ("_usual_items", "_usual_members", "_unknown_members"):
-                    patch.setattr(_scanner, pattern, re.compile(b"").match)
-                expected = found(text, any_width, batch_items)
-            assert found(text, any_width, batch_items) == expected
+    for batch_items in (1, 10):
+        with pytest.MonkeyPatch.context() as patch:
+            for pattern in ("_usual_items", "_usual_members", "_unknown_members"):
+                patch.setattr(_scanner, pattern, re.compile(b"").match)
+            expected = found(text, batch_items)
+        assert found(text, batch_items) == expected
 
 
 def message_with_many_members(rng: random.Random) -> bytes:
@@ -312,7 +310,6 @@ BEGIN = b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m","params":'
 def test_faults(impl: ModuleType, text: bytes, code: str, offset: int) -> None:
     expected = text_fault(code, offset)
     assert describe(impl.decode(text)) == expected
-    assert describe(impl.decode(text, JSONRPC.replace(big_ints="exact"))) == expected
     if code == "MALFORMED_JSON":
         assert describe(impl.decode(text.decode())) == expected
 
@@ -349,17 +346,16 @@ def test_numbers_as_ids(impl: ModuleType, row: dict[str, Any]) -> None:
 @rows("row", read("exact_values"), ids=lambda row: ascii(row["text"]))
 def test_exact_values(impl: ModuleType, row: dict[str, Any]) -> None:
     message = b'{"jsonrpc":"2.0","id":1,"result":' + row["text"] + b"}"
-    assert repr(describe(impl.decode(message, JSONRPC.replace(big_ints="exact")))) == repr(result(1, row["value"]))
+    assert repr(describe(impl.decode(message, JSONRPC))) == repr(result(1, row["value"]))
 
 
 @rows("row", read("wide_numbers"), ids=lambda row: ascii(row["text"]))
 def test_wide_numbers_of_messages(impl: ModuleType, row: dict[str, Any]) -> None:
-    for profile, offset in ((JSONRPC, row["offset"]), (JSONRPC.replace(big_ints="exact"), row["offset_exact"])):
-        found = describe(impl.decode(row["text"], profile))
-        if offset is None:
-            assert "MALFORMED_JSON" not in repr(found)
-        else:
-            assert found == text_fault("MALFORMED_JSON", offset)
+    found = describe(impl.decode(row["text"]))
+    if row["offset"] is None:
+        assert "MALFORMED_JSON" not in repr(found)
+    else:
+        assert found == text_fault("MALFORMED_JSON", row["offset"])
 
 
 def test_only_streams_accept_a_byte_order_mark(impl: ModuleType) -> None:
@@ -443,7 +439,8 @@ def test_suite_agrees_with_orjson_where_either_is_allowed(impl: ModuleType, suit
     for name, text in suite.items():
         if name.startswith("i_"):
             try:
-                value = orjson.loads(text)
+                orjson.loads(text)
+                value = json.loads(text)
             except orjson.JSONDecodeError:
                 assert impl.decode(text).rpc_code == -32700, name
                 assert impl.decode(BEGIN + text + b"}").rpc_code == -32700, name
@@ -605,23 +602,18 @@ def test_error_from_dict(impl: ModuleType) -> None:
 
 WIDE = "123456789012345678901234567890"
 REJECTED = fault("INTEGER_TOO_LARGE", 1)
-BIG_INTS: list[tuple[str, Description, Description, Description]] = [
-    # params, and the message with "float", "exact" and "reject"
-    (f"[{WIDE}]", request(1, "m", [1.2345678901234568e29]), request(1, "m", [int(WIDE)]), REJECTED),
-    (
-        f'{{"a":[-{WIDE}]}}',
-        request(1, "m", {"a": [-1.2345678901234568e29]}),
-        request(1, "m", {"a": [-int(WIDE)]}),
-        REJECTED,
-    ),
-    ("[18446744073709551616]", request(1, "m", [2.0**64]), request(1, "m", [2**64]), REJECTED),
-    ("[-9223372036854775809]", request(1, "m", [-float(2**63)]), request(1, "m", [-(2**63) - 1]), REJECTED),
+BIG_INTS: list[tuple[str, Description, Description]] = [
+    # params, and the message with "exact" and "reject"
+    (f"[{WIDE}]", request(1, "m", [int(WIDE)]), REJECTED),
+    (f'{{"a":[-{WIDE}]}}', request(1, "m", {"a": [-int(WIDE)]}), REJECTED),
+    ("[18446744073709551616]", request(1, "m", [2**64]), REJECTED),
+    ("[-9223372036854775809]", request(1, "m", [-(2**63) - 1]), REJECTED),
     *(
-        (f"[{value}]", request(1, "m", [value]), request(1, "m", [value]), request(1, "m", [value]))
+        (f"[{value}]", request(1, "m", [value]), request(1, "m", [value]))
         for value in (2**64 - 1, 2**63, 2**63 - 1, -(2**63), 10**18, 0)
     ),
     *(
-        (params, request(1, "m", value), request(1, "m", value), request(1, "m", value))
+        (params, request(1, "m", value), request(1, "m", value))
         for params, value in (
             (f'["{WIDE}"]', [WIDE]),
             (f'{{"{WIDE}":1}}', {WIDE: 1}),
@@ -630,37 +622,34 @@ BIG_INTS: list[tuple[str, Description, Description, Description]] = [
             (f"[{WIDE}e1]", [1.2345678901234568e30]),
         )
     ),
-    ("[" + 309 * "9" + "]", text_fault("MALFORMED_JSON", 47), request(1, "m", [10**309 - 1]), REJECTED),
-    ("[" + 4301 * "9" + "]", text_fault("MALFORMED_JSON", 47), REJECTED, REJECTED),
-    ("[1e400]", *(3 * [text_fault("MALFORMED_JSON", 47)])),
+    ("[" + 309 * "9" + "]", request(1, "m", [10**309 - 1]), REJECTED),
+    ("[" + 4301 * "9" + "]", REJECTED, REJECTED),
+    ("[1e400]", *(2 * [text_fault("MALFORMED_JSON", 47)])),
 ]
 
 
-@rows(("params", "as_float", "exact", "rejected"), BIG_INTS, ids=[case[0][:30] for case in BIG_INTS])
-def test_big_ints(
-    impl: ModuleType, params: str, as_float: Description, exact: Description, rejected: Description
-) -> None:
+@rows(("params", "exact", "rejected"), BIG_INTS, ids=[case[0][:30] for case in BIG_INTS])
+def test_big_ints(impl: ModuleType, params: str, exact: Description, rejected: Description) -> None:
     text = fill('{"jsonrpc":"2.0","id":1,"method":"m","params":%s}', params)
-    for mode, expected in (("float", as_float), ("exact", exact), ("reject", rejected)):
-        assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints=mode)))) == repr(expected)
+    assert repr(describe(impl.decode(text))) == repr(exact)
+    assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints="reject")))) == repr(rejected)
 
 
 @rows("place", range(20))
 def test_a_wide_integer_is_found_at_any_place(impl: ModuleType, place: int) -> None:
     text = fill('{"jsonrpc":"2.0","id":1,"result":["%s",-9223372036854775809]}', "x" * place)
-    assert impl.decode(text, JSONRPC.replace(big_ints="exact")).result[1] == -(2**63) - 1
+    assert impl.decode(text, JSONRPC).result[1] == -(2**63) - 1
     assert describe(impl.decode(text, JSONRPC.replace(big_ints="reject"))) == fault("INTEGER_TOO_LARGE", 1, reply=False)
 
 
 def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"result":%s}'
-    profile = JSONRPC.replace(big_ints="exact")
-    assert impl.decode(text % (4300 * "9"), profile).result == 10**4300 - 1
-    assert describe(impl.decode(text % (4301 * "9"), profile)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+    assert impl.decode(text % (4300 * "9")).result == 10**4300 - 1
+    assert describe(impl.decode(text % (4301 * "9"))) == fault("INTEGER_TOO_LARGE", 1, reply=False)
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(640)
     try:
-        assert describe(impl.decode(text % (641 * "9"), profile)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+        assert describe(impl.decode(text % (641 * "9"))) == fault("INTEGER_TOO_LARGE", 1, reply=False)
         widest = JSONRPC.replace(limits=Limits(id_bytes=640))
         message = impl.decode(fill('{"jsonrpc":"2.0","id":%s,"result":1}', 640 * "9"), widest)
         assert message.to_bytes() == b'{"jsonrpc":"2.0","id":%b,"result":1}' % (640 * b"9")
@@ -669,14 +658,13 @@ def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
 
 
 def test_big_ints_outside_payloads(impl: ModuleType) -> None:
-    exact, reject = (JSONRPC.replace(big_ints=mode) for mode in ("exact", "reject"))
+    reject = JSONRPC.replace(big_ints="reject")
     code = fill('{"jsonrpc":"2.0","id":1,"error":{"code":%s,"message":"e"}}', WIDE)
     assert describe(impl.decode(code)) == fault("INVALID_ERROR_CODE", 1, reply=False)
-    assert describe(impl.decode(code, exact)) == fault("INVALID_ERROR_CODE", 1, reply=False)
     assert describe(impl.decode(code, reject)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
     unknown = fill('{"jsonrpc":"2.0","id":%s,"result":1,"x":%s}', WIDE, WIDE)
-    for profile in (JSONRPC, exact, reject):
+    for profile in (JSONRPC, reject):
         assert describe(impl.decode(unknown, profile)) == result(int(WIDE), 1)
     batch = fill('[{"jsonrpc":"2.0","id":1,"result":%s},{"jsonrpc":"2.0","id":2,"result":1}]', WIDE)
-    assert describe(impl.decode(batch, exact)) == [result(1, int(WIDE)), result(2, 1)]
+    assert describe(impl.decode(batch)) == [result(1, int(WIDE)), result(2, 1)]
     assert describe(impl.decode(batch, reject)) == [fault("INTEGER_TOO_LARGE", 1, reply=False, index=0), result(2, 1)]

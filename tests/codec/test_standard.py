@@ -16,6 +16,7 @@ from jsonrpc_fast.codec import _standard
 from ..fuzz.engine_targets import OLD_ORJSON, Point, Slotted, found_by, standard
 from ..fuzz.target import Finding
 from ..support.command_line import environment
+from ..support.oracle import loads_exact
 from ..support.tables import rows
 
 orjson = pytest.importorskip("orjson")
@@ -42,7 +43,7 @@ TEXTS = [
 
 @rows("text", TEXTS)
 def test_texts(text: bytes) -> None:
-    expected = found_by(orjson.loads, text)
+    expected = found_by(loads_exact, text)
     for data in (text, bytearray(text), memoryview(text)):
         assert found_by(_standard.loads, data) == expected
     try:
@@ -67,7 +68,7 @@ def test_depth(around: bytes, inside: bytes) -> None:
     for depth in range(1, 1030):
         text = around % text
         if depth in (100, 1000) or depth > 1020:
-            assert found_by(_standard.loads, text) == found_by(orjson.loads, text), depth
+            assert found_by(_standard.loads, text) == found_by(loads_exact, text), depth
 
 
 def test_the_callers_stack_does_not_matter() -> None:

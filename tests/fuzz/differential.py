@@ -34,7 +34,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS
 from jsonrpc_fast.profile import WrittenForm
 
 from ..support.comparison import exactly, plain
-from ..support.oracle import orjson
+from ..support.oracle import dumps_exact, loads_exact, orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
 from .mutate import LINES, Values, message
 from .objects import Objects
@@ -73,12 +73,12 @@ PROFILES: list[Profile] = [
     LENIENT.replace(repeated_calls=True, extra_members=False, limits=Limits(depth=3)),
     JSONRPC.replace(extra_members=False),
     *[JSONRPC.replace(extra_members="keep")] * 3,
-    JSONRPC.replace(extra_members="keep", big_ints="exact"),
+    JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(extra_members="keep", big_ints="reject", limits=Limits(depth=2)),
-    JSONRPC.replace(big_ints="exact"),
+    JSONRPC,
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(floats="decimal"),
-    JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
+    JSONRPC.replace(floats="decimal", extra_members="keep"),
     JSONRPC_1.replace(floats="decimal", null_request_ids=False, batches=True),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2, message_bytes=300)),
 ]
@@ -99,7 +99,7 @@ def shown(module: Any, item: Any) -> object:
 
 
 def _is_writable(item: Any) -> bool:
-    """Whether orjson can write the payload: no wide integer (`big_ints="exact"`), and not too deep."""
+    """Whether the payload can be written: it is not too deep."""
     try:
         item.to_bytes()
     except EncodeError:
@@ -129,7 +129,7 @@ def value_disagreement(text: bytes) -> str | None:
     message = b'{"jsonrpc":"2.0","id":1,"result":%b}' % text
     found = _core.decode(memoryview(array("B", message)))
     try:
-        expected = orjson.loads(text)
+        expected = loads_exact(text)
     except orjson.JSONDecodeError:
         # What is not a value may still be one with members behind it.
         slow = _core._decode_slow(message, JSONRPC, False)
@@ -186,7 +186,7 @@ def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str,
     else:
         found["str"] = shown(module, module.decode(decoded_str, profile, raw=raw))
     try:
-        value = orjson.loads(text)
+        value = loads_exact(text)
     except orjson.JSONDecodeError:
         pass
     else:
@@ -286,7 +286,7 @@ def written_disagreement(value: Any) -> str | None:
     # orjson makes a str keep its UTF-8, which the core uses: so the core comes before it, and again after it.
     first = _written(_core, value)
     try:
-        expected = b'{"jsonrpc":"2.0","id":1,"result":%b}' % orjson.dumps(value)
+        expected = b'{"jsonrpc":"2.0","id":1,"result":%b}' % dumps_exact(value)
     except orjson.JSONEncodeError as error:
         expected = str(error)
     for found in (first, _written(_core, value), _written(_pure, value)):

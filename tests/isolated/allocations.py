@@ -116,7 +116,7 @@ LOST: Final = "error return without exception set"
 
 A caller in C then gets no exception at all, so what orjson refuses is left out.
 """
-KEEP: Final = Profile(extra_members="keep", big_ints="exact")
+KEEP: Final = Profile(extra_members="keep")
 STRICT: Final = Profile(extra_members=False)
 SMALL: Final = JSONRPC.replace(limits=Limits(message_bytes=64))
 MONEY: Final = Profile(floats="decimal")

@@ -89,7 +89,7 @@ FRAMINGS: Final = ("newline", "content-length", "sse", "concatenated", "auto")
 PROFILES: Final = (
     JSONRPC,
     LENIENT,
-    Profile(extra_members="keep", big_ints="exact"),
+    Profile(extra_members="keep"),
     Profile(extra_members=False),
     Profile(floats="decimal"),
 )

@@ -33,7 +33,7 @@ class Input(NamedTuple):
 
 
 INPUTS: Final[list[Input]] = []
-KEEP: Final = JSONRPC.replace(extra_members="keep", big_ints="exact")
+KEEP: Final = JSONRPC.replace(extra_members="keep")
 
 
 def outcome(item: Any) -> str:

@@ -120,7 +120,7 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
     """Cython finds the frames of tracebacks by the number of their line, which is in each part of the core."""
     for call, names in (
         (lambda: core.Response(1, 2, 3), ["call_response", "Response.__init__"]),
-        (lambda: core.decode(5), ["call_decode", "call_decode_with", "decode", "bytes_or_fault"]),
+        (lambda: core.decode(5), ["call_decode", "call_decode_with", "decode", "bytes_given"]),
         (lambda: core.encode_request(1, 2), ["call_encode_request", "call_line", "write_call", "check_method"]),
         (
             lambda: core.encode_result(1, 2, option=""),

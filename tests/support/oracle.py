@@ -5,9 +5,11 @@ If orjson cannot be installed, the module that replaces it is used. `tests/codec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["orjson"]
+__all__ = ["TOO_WIDE", "dumps_exact", "loads_exact", "orjson"]
 
 if TYPE_CHECKING:
     import orjson
@@ -16,3 +18,41 @@ else:
         import orjson
     except ImportError:
         from jsonrpc_fast.codec import _standard as orjson
+
+_long_digits = re.compile(rb"[0-9]{19}|[0-9.]{769}").search
+_wide_integers = re.compile(rb"(?<![0-9.eE+-])(-?)[0-9]{300,}(?![0-9.eE])")
+TOO_WIDE = ("Integer exceeds 64-bit range", "Dict integer key must be within 64-bit range")
+
+
+def loads_exact(text: bytes | str) -> Any:
+    """`orjson.loads`, with the numbers that it alters or refuses read by the json module."""
+    if isinstance(text, str):
+        text = text.encode()
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        if _wide_integers.search(text) is None:
+            raise
+        orjson.loads(_wide_integers.sub(rb"\g<1>1", text))
+        return json.loads(text)
+    return value if _long_digits(text) is None else json.loads(text)
+
+
+def dumps_exact(value: Any, default: Any = None, option: int = 0) -> bytes:
+    """`orjson.dumps`, with integers of any width, which the classes of JSON hold."""
+    try:
+        return orjson.dumps(value, default, option)
+    except orjson.JSONEncodeError as error:
+        if str(error) not in TOO_WIDE:
+            raise
+    return orjson.dumps(_with_fragments(value), default, option)
+
+
+def _with_fragments(value: Any) -> Any:
+    if type(value) is int:
+        return orjson.Fragment(str(value))
+    if type(value) is list or type(value) is tuple:
+        return [_with_fragments(item) for item in value]
+    if type(value) is dict:
+        return {str(name) if type(name) is int else name: _with_fragments(item) for name, item in value.items()}
+    return value

@@ -5,7 +5,7 @@ faults_of_texts.ndjson  texts that are not JSON or not UTF-8, and the byte at wh
 utf_8.ndjson            characters that strings may hold
 numbers.ndjson          tokens of numbers, and the number that is written exactly so, or null
 exact_values.ndjson     texts with integers beyond 64 bits, and their values
-wide_numbers.ndjson     texts with long numbers, and the byte of the fault, without and with `big_ints="exact"`
+wide_numbers.ndjson     texts with long numbers, and the byte of the fault
 
 A text that is not UTF-8 is the member `bytes`, in which the characters U+0000 to U+00FF stand for bytes.
 

@@ -77,9 +77,7 @@ def decode(data, profile=JSONRPC, *, raw=False):
             return decode_text(
                 <const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules, kind_of_raw(raw)
             )
-        data = bytes_or_fault(data)
-        if not PyBytes_CheckExact(data):
-            return data
+        data = bytes_given(data)
     return decode_bytes(<bytes>data, rules, raw)
 
 

@@ -162,15 +162,13 @@ def decode_dict(data, profile=JSONRPC, *, faults="raise"):
     """`_pure.decode_dict`"""
     cdef Rules rules = rules_of(profile)
     check_faults(faults)
-    text = bytes_or_fault(data)  # once: a buffer may change
-    if PyBytes_CheckExact(text):
-        found = read_dicts(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules)
-        if found is not None:
-            return found
-        text = dicts_of(text, decode_bytes(<bytes>text, rules, True), rules.numbers, ParseError, faults)
-    if isinstance(text, ParseError):
-        raise text
-    return text
+    text = bytes_given(data)  # once: a buffer may change
+    found = read_dicts(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules)
+    if found is None:
+        found = dicts_of(text, decode_bytes(<bytes>text, rules, True), rules.numbers, ParseError, faults)
+        if isinstance(found, ParseError):
+            raise found
+    return found
 
 
 def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
@@ -247,16 +245,10 @@ cdef char* write_whole(Output* output, char* at, message, default, option) excep
 
 
 cdef bint has_odd_parts(dict members) except -1:
-    """Whether a message has what orjson does not write: a `Raw`, or a wide id."""
-    cdef int overflow = 0
+    """Whether a message has what orjson does not write: a `Raw`."""
     for value in members.values():
         if type(value) is Raw:
             return True
-    id = member_of(members, "id")
-    if isinstance(id, int):
-        PyLong_AsLongLongAndOverflow(id, &overflow)
-    if overflow:
-        return True
     error = member_of(members, "error")
     if isinstance(error, dict):
         for value in (<dict>error).values():

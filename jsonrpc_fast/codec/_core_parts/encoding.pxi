@@ -251,7 +251,7 @@ cdef char* write_unusual(Output* output, char* at, bytes text) except NULL:
 cdef inline char* write_id "jsonrpc_fast_write_id"(Output* output, char* at, id) except NULL:
     cdef char* end
     if PyLong_CheckExact(id):
-        end = write_integer(at, <PyObject*>id)
+        end = write_narrow(at, <PyObject*>id)
         if end != NULL:
             return end
     elif PyUnicode_CheckExact(id) and 4 * PyUnicode_GET_LENGTH(id) <= MAX_ID_BYTES:
@@ -262,15 +262,10 @@ cdef inline char* write_id "jsonrpc_fast_write_id"(Output* output, char* at, id)
 cdef char* write_other_id(Output* output, char* at, id) except NULL:
     check_id(id)
     if isinstance(id, int):
-        return write_wide(output, at, id)
+        return write_unusual(output, at, b"%d" % id)
     if isinstance(id, str):
         return write_text(output, at, id)
     return write_unusual(output, at, dumps(id))
-
-
-cdef char* write_wide(Output* output, char* at, number) except NULL:
-    """Write an int of any width."""
-    return write_unusual(output, at, b"%d" % number)
 
 
 cdef char* write_raw(Output* output, char* at, Raw raw) except NULL:
@@ -337,12 +332,17 @@ cdef dumps_checked(value, default, option):
 
 cdef dumps_bounded(value, default, option):
     """JSON by orjson of a value that is not too deep."""
-    if default is not None:
-        default = new_bounded(value, default, option)
+    cdef BoundedDefault bounded = None
     try:
         if default is not None:
-            return dumps_unchecked(value, default, option)
+            bounded = new_bounded(value, default, option)
+            return dumps_unchecked(value, bounded, option)
         return dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
+    except TypeError as error:
+        if not is_too_wide(error):
+            raise refusal(error) from cause_of(error)
+    try:
+        return dumps_wide(value, None if bounded is None else bounded.repeated(), option)
     except TypeError as error:
         raise refusal(error) from cause_of(error)
 
@@ -350,26 +350,36 @@ cdef dumps_bounded(value, default, option):
 @cython.final
 @cython.auto_pickle(False)
 cdef class BoundedDefault:
-    """A `default` whose results are checked for their depth, as `_bounded` of `_json.py` does.
-
-    The depth of an object is looked up when a result has parts, which is rare.
-    """
+    """`_Bounded` of `_json.py`"""
 
     cdef object default
     cdef object value  # that is written
     cdef object option
     cdef dict left  # as in `check_depth`
+    cdef list calls
+    cdef Py_ssize_t at  # the next call to repeat; -1 at first
 
     def __call__(self, value):
+        cdef tuple call
+        if 0 <= self.at < PyList_GET_SIZE(self.calls):
+            call = <tuple>self.calls[self.at]
+            if call[0] is value:
+                self.at += 1
+                return call[1]
         written = self.default(value)
-        if written is None or type(written) in (str, int, float, bool, Fragment):
-            return written
-        if self.left is None:
-            self.left = {}
-            check_depth(self.value, self.option, 0, self.left)
-        _, depth = self.left.get(id(value), (None, 0))
-        check_depth(written, self.option, depth, self.left)
+        if written is not None and type(written) not in (str, int, float, bool, Fragment):
+            if self.left is None:
+                self.left = {}
+                check_depth(self.value, self.option, 0, self.left)
+            _, depth = self.left.get(id(value), (None, 0))
+            check_depth(written, self.option, depth, self.left)
+        if self.at < 0:
+            self.calls.append((value, written))
         return written
+
+    cdef object repeated(self):
+        self.at = 0
+        return self
 
 
 cdef BoundedDefault new_bounded(value, default, option):
@@ -377,6 +387,8 @@ cdef BoundedDefault new_bounded(value, default, option):
     bounded.value = value
     bounded.default = default
     bounded.option = option
+    bounded.calls = []
+    bounded.at = -1
     return bounded
 
 

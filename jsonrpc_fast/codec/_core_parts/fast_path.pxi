@@ -172,8 +172,8 @@ cdef const uint8_t* skip_unread(
 ) noexcept:
     """Past the value at `at`, inside `around` containers; NULL if it is invalid or too deep."""
     cdef Cursor cursor
-    open_cursor(&cursor, at, reader.end - at, False)
-    if not skip_value(&cursor, False, value) or value.depth + around > rules.depth:
+    open_cursor(&cursor, at, reader.end - at)
+    if not skip_value(&cursor, value) or value.depth + around > rules.depth:
         return NULL
     return cursor.at
 
@@ -218,7 +218,7 @@ cdef bint skim_members(Cursor* cursor, uint32_t* found) noexcept:
         if member != MEMBER_UNKNOWN and found[0] >> <int>member & 1:
             return False
         found[0] |= 1 << <int>member
-        if not skip_value(cursor, False, &value):
+        if not skip_value(cursor, &value):
             return False
         skip_space(cursor)
         if cursor.at < cursor.end and cursor.at[0] == c"}":
@@ -248,7 +248,7 @@ cdef bint is_end_wrong "jsonrpc_fast_is_end_wrong"(const uint8_t* start, const u
     at = past_space(at, end)
     if end - at < 2:
         return False
-    open_cursor(&cursor, start + 1, end - start - 1, False)
+    open_cursor(&cursor, start + 1, end - start - 1)
     if not skim_members(&cursor, &found) or cursor.at >= at or (cursor.at[0] != c"{" and cursor.at[0] != c"["):
         return False
     cursor.at = at + 1
@@ -265,31 +265,11 @@ cdef object loads_part(const uint8_t* start, Py_ssize_t size, int numbers):
     cdef ValueReader reader
     cdef PyObject* value
     open_reader(&reader, start, start + size, MAX_DEPTH, numbers)
-    reader.is_alone = reader.is_alone or numbers
     value = value_at(&reader, start, MAX_DEPTH)
     if value != NULL:
         return owned(value)
     check_raised()
     return loads_as(PyBytes_FromStringAndSize(<char*>start, size), numbers)
-
-
-cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py_ssize_t around):
-    """The payload at `reader.start`, read by orjson alone; ABSENT if it is invalid. Sets `reader.at`."""
-    cdef const uint8_t* start = reader.start
-    cdef const uint8_t* payload_end = NULL
-    cdef Value value
-    if not is_item and rules.depth >= MAX_DEPTH and rules.numbers == 0 and around == 0:
-        payload_end = find_payload_end(start, reader.end)
-    if payload_end == NULL:
-        payload_end = skip_unread(reader, start, rules, around, &value)
-        if payload_end == NULL or numbers_in(&value, rules):
-            return ABSENT
-    reader.at = payload_end
-    try:
-        return loads(PyBytes_FromStringAndSize(<char*>start, payload_end - start))
-    except JSONDecodeError:
-        pass
-    return ABSENT
 
 
 cdef inline PyObject* payload_at "jsonrpc_fast_payload_at"(
@@ -303,14 +283,10 @@ cdef inline PyObject* payload_at "jsonrpc_fast_payload_at"(
     cdef PyObject* value
     if raw != NULL:
         reader.at = skip_unread(reader, at, rules, around, &skipped)
-        if reader.at == NULL or numbers_in(&skipped, rules):
+        if reader.at == NULL or may_be_refused(&skipped, rules):
             return NULL
         return held(make_raw(skipped.start, skipped.end - skipped.start, <object>raw, 0))
-    value = value_at(reader, at, reader.depth - around)
-    if value == NULL and reader.is_for_orjson:
-        found = payload_by_orjson(reader, rules, is_item, around)
-        return NULL if found is ABSENT else held(found)
-    return value
+    return value_at(reader, at, reader.depth - around)
 
 
 cdef struct ErrorParts:
@@ -398,7 +374,7 @@ cdef bint read_error_parts(
             at = reader.at
         elif rules.ignores_extra:
             at = skip_unread(reader, at, rules, 1, &skipped)
-            if at == NULL or numbers_in(&skipped, rules):
+            if at == NULL or may_be_refused(&skipped, rules):
                 return False
         else:
             at = keep_member(reader, at, rules, name, name_end, is_item, 1, &parts.extra)

@@ -34,6 +34,7 @@ cdef Py_ssize_t ID_OFFSET = offset_of(errors.ParseError._id)
 cdef Py_ssize_t INDEX_OFFSET = offset_of(errors.ParseError._index)
 cdef Py_ssize_t OFFSET_OFFSET = offset_of(errors.ParseError._offset)
 cdef Py_ssize_t REPLY_EXPECTED_OFFSET = offset_of(errors.ParseError._reply_expected)
+cdef Py_ssize_t SETTLES_OFFSET = offset_of(errors.ParseError._settles)
 
 
 @cython.final
@@ -57,6 +58,7 @@ cdef Rule INVALID_UTF8 = RULES[ParseErrorCode.INVALID_UTF8]
 cdef Rule MALFORMED_JSON = RULES[ParseErrorCode.MALFORMED_JSON]
 cdef Rule MESSAGE_TOO_LARGE = RULES[ParseErrorCode.MESSAGE_TOO_LARGE]
 cdef Rule TOO_DEEP = RULES[ParseErrorCode.TOO_DEEP]
+cdef Rule INTEGER_TOO_LARGE = RULES[ParseErrorCode.INTEGER_TOO_LARGE]
 
 
 cdef inline void fill_field(fault, Py_ssize_t offset, value) noexcept:
@@ -64,7 +66,7 @@ cdef inline void fill_field(fault, Py_ssize_t offset, value) noexcept:
     place_at(fault, offset)[0] = held(value)
 
 
-cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):
+cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True, settles=()):
     """The same as `ParseError(...)`, made without a call of the class."""
     fault = new_exception(ParseError, <tuple>rule.args[NO_HINT])
     fill_field(fault, CODE_OFFSET, rule.code)
@@ -73,6 +75,7 @@ cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_e
     fill_field(fault, INDEX_OFFSET, index)
     fill_field(fault, OFFSET_OFFSET, offset)
     fill_field(fault, REPLY_EXPECTED_OFFSET, reply_expected)
+    fill_field(fault, SETTLES_OFFSET, settles)
     return fault
 
 
@@ -168,7 +171,7 @@ cdef const uint8_t* find_invalid(const uint8_t* at, const uint8_t* end) noexcept
     """The first byte that is not UTF-8, or NULL. Bounds: each word is read below `end`."""
     cdef Cursor cursor
     cdef uint64_t word
-    open_cursor(&cursor, at, end - at, False)
+    open_cursor(&cursor, at, end - at)
     while cursor.at < end:
         if cursor.at[0] >= 0x80:
             at = cursor.at

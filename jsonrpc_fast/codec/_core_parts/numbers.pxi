@@ -1,5 +1,4 @@
-"""Numbers as Python objects, exactly as orjson reads them. orjson itself reads the *odd* ones: those with too many digits
-for these functions, or too large or too small an exponent."""
+"""Numbers as Python objects: integers of any width, and the double nearest to any other number."""
 
 cdef enum:
     # All numbers with so many digits fit in 63 bits, and in 64.
@@ -8,10 +7,7 @@ cdef enum:
     TEN_POWERS = 64
     EXACT_BYTES = 4300  # the most digits that CPython converts by default
     SMALL_INTEGERS = 257  # CPython keeps those below it
-    # orjson reads odd numbers one by one, each in the time that so many bytes of other text take. After so many numbers,
-    # orjson reads the whole payload if they have come more often than that.
-    ODD_NUMBERS = 3
-    ODD_BYTES = 128
+    NUMBER_ON_STACK = 128  # the size of a number that is copied without the heap
 
 cdef double[23] TENS = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
@@ -105,28 +101,70 @@ cdef inline PyObject* integer_of(int64_t number) noexcept:
     return new_large_integer(number)
 
 
-cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
-    """The number at `start`, read by orjson. Sets `is_for_orjson` if there have been too many."""
+cdef PyObject* odd_float "jsonrpc_fast_odd_float"(const uint8_t* start, const uint8_t* end) noexcept:
+    """The float nearest to the valid number between two places, which `float_at` leaves; NULL if it is infinite."""
     cdef const uint8_t* at = start
-    cdef const uint8_t* end = reader.end
-    cdef PyObject* text
-    cdef PyObject* value
-    at = skip_digits(at, end, SHORT_DIGITS)
-    while at < end and at[0] in (c"-", c"+", c".", c"e", c"E"):
-        at = skip_digits(at + 1, end, SHORT_DIGITS)
-    reader.odd += 1
-    if not reader.is_alone and reader.numbers & DECIMALS == 0 and reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
-        reader.is_for_orjson = True
+    cdef bint negative = start[0] == c"-"
+    cdef bint in_fraction = False
+    cdef bint is_inexact = False
+    cdef uint64_t number = 0  # the first digits
+    cdef Py_ssize_t power = 0
+    cdef Py_ssize_t shown = 0
+    cdef int count = 0
+    cdef double value
+    cdef double above
+    at += negative
+    while at < end and at[0] | 0x20 != c"e":
+        if at[0] == c".":
+            in_fraction = True
+        elif count < MANTISSA_DIGITS:
+            number = number * 10 + (at[0] - c"0")
+            count += number != 0
+            power -= in_fraction
+        else:
+            is_inexact = is_inexact or at[0] != c"0"
+            power += not in_fraction
+        at += 1
+    if end - at > 6:  # more digits than fit; zeros may precede them
+        return float_by_python(start, end)
+    if at < end:
+        at += 1
+        negative = at[0] == c"-"
+        at += at[0] == c"-" or at[0] == c"+"
+        while at < end:
+            shown = 10 * shown + (at[0] - c"0")
+            at += 1
+        power += -shown if negative else shown
+    if number == 0:
+        value = 0.0
+    # If the digits that are left out make no difference even as another one, the double is certain.
+    elif (
+        not -TEN_POWERS <= power <= TEN_POWERS
+        or not round_double(number, power, &value)
+        or (is_inexact and (not round_double(number + 1, power, &above) or above != value))
+    ):
+        return float_by_python(start, end)
+    return new_float(-value if start[0] == c"-" else value)
+
+
+cdef PyObject* float_by_python(const uint8_t* start, const uint8_t* end) noexcept:
+    """The float in the valid number between two places, as `float` reads it; NULL if it is infinite."""
+    cdef char[NUMBER_ON_STACK] short_text
+    cdef char* text = short_text
+    cdef Py_ssize_t size = end - start
+    cdef double value
+    if size >= NUMBER_ON_STACK:
+        text = <char*>resize_memory(NULL, size + 1)
+        if text == NULL:
+            return set_no_memory()
+    memcpy(text, start, size)
+    text[size] = 0
+    value = double_of_text(text, NULL, NULL)
+    if text != short_text:
+        free_memory(text)
+    if value == -1.0 and raised() != NULL:
         return NULL
-    text = new_bytes_of(<const char*>start, at - start)
-    if text == NULL:
-        return NULL
-    value = call_with(<PyObject*>loads, text)
-    drop(text)
-    if value == NULL and is_raised(<PyObject*>JSONDecodeError):
-        clear_raised()
-    reader.at = at
-    return value
+    return new_float(value) if isfinite(value) else NULL
 
 
 cdef PyObject* exact_integer "jsonrpc_fast_exact_integer"(const uint8_t* start, const uint8_t* end) noexcept:
@@ -176,6 +214,7 @@ cdef extern from *:
     #if defined(__GNUC__)
     /* Not inlined: its buffer would enlarge the stack frames of the functions that read every number. */
     static PyObject *jsonrpc_fast_exact_integer(const uint8_t *, const uint8_t *) __attribute__((noinline, cold));
+    static PyObject *jsonrpc_fast_odd_float(const uint8_t *, const uint8_t *) __attribute__((noinline, cold));
     #endif
     """
 
@@ -232,15 +271,11 @@ cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexc
         return float_at(reader, start, digits, at, number)
     if unlikely(at - digits > INTEGER_DIGITS):
         if is_wide(start, at):
-            if reader.numbers & ANY_WIDTH == 0:
-                return decimal_at(reader, start, at) if reader.numbers & DECIMALS else odd_number(reader, start)
             reader.at = at
-            return exact_integer(start, at) if reader.numbers & EXACT_INTEGERS else NULL
+            return NULL if reader.numbers & NO_WIDE_INTEGERS else exact_integer(start, at)
         if not negative:
             reader.at = at
             return new_unsigned(number)
-    if unlikely(negative and number == 0):
-        return odd_number(reader, start)
     reader.at = at
     # In unsigned arithmetic, because 2**63 is not a long long.
     return integer_of(<int64_t>(0 - number if negative else number))
@@ -318,8 +353,9 @@ cdef PyObject* float_at(
             return NULL
         if unlikely(reader.numbers & DECIMALS):
             return decimal_at(reader, start, at) if at - exponent <= MAX_EXPONENT_DIGITS else NULL
+        reader.at = at
         if at - exponent > 2:
-            return NULL if is_too_large(start, at) else odd_number(reader, start)
+            return odd_float(start, at)
         shown = exponent[0] - c"0"
         if at - exponent == 2:
             shown = 10 * shown + (exponent[1] - c"0")
@@ -328,8 +364,9 @@ cdef PyObject* float_at(
         if unlikely(reader.numbers & DECIMALS):
             return decimal_at(reader, start, at)
         power = digits - at
+    reader.at = at
     if size > MANTISSA_DIGITS or power < -TEN_POWERS or power > TEN_POWERS:
-        return odd_number(reader, start)
+        return odd_float(start, at)
     if EXACT_DOUBLES and number <= <uint64_t>1 << 53 and -22 <= power <= 22:
         # Both operands are exact, so one operation rounds correctly (Clinger 1990).
         value = <double><int64_t>number
@@ -340,6 +377,5 @@ cdef PyObject* float_at(
     elif number == 0:
         value = 0.0
     elif not round_double(number, power, &value):
-        return odd_number(reader, start)
-    reader.at = at
+        return odd_float(start, at)
     return new_float(-value if start[0] == c"-" else value)

@@ -20,7 +20,7 @@ cdef extern from *:
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
         struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
     /* One function for all integers, with the loops over their digits inlined. */
-    static __attribute__((flatten, noinline)) char *jsonrpc_fast_write_integer(char *, PyObject *);
+    static __attribute__((flatten, noinline)) char *jsonrpc_fast_write_narrow(char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
         struct jsonrpc_fast_output *, char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_payload(

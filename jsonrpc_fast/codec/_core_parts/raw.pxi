@@ -30,17 +30,21 @@ cdef class Raw:
         cdef const uint8_t* start
         if self.owner is not None:
             refuse_again(self)
-        found = bytes_or_fault(data)
-        if type(found) is ParseError:
-            raise found
-        text = <bytes?>found
+        text = <bytes?>bytes_given(data)
         start = <const uint8_t*>PyBytes_AS_STRING(text)
-        open_cursor(&cursor, start, PyBytes_GET_SIZE(text), False)
+        open_cursor(&cursor, start, PyBytes_GET_SIZE(text))
         skip_space(&cursor)
-        if not skip_value(&cursor, False, &value) or not read_end(&cursor):
-            raise fault_of_text(start, &cursor, None)
+        if not skip_value(&cursor, &value) or not read_end(&cursor):
+            raise fault_of_text(start, &cursor, None, NULL, None)
         if value.depth > MAX_DEPTH:
             raise make_fault(TOO_DEEP)
+        if value.wide:
+            try:
+                check_numbers(text, 0)
+            except ValueError:
+                value.wide = False
+            if not value.wide:  # the exception would hold the one of `int`
+                raise make_fault(INTEGER_TOO_LARGE)
         self.owner = text
         self.start = value.start
         self.size = value.end - value.start
@@ -132,7 +136,7 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
     cdef Value value
     if not is_object and raw.start[0] != c"[":
         return None
-    open_cursor(&cursor, raw.start, raw.size, True)
+    open_cursor(&cursor, raw.start, raw.size)
     found = None
     if has_every:
         found = {} if is_object else []
@@ -148,7 +152,7 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
             if not expect(&cursor, c":"):
                 break
             skip_space(&cursor)
-        if not skip_value(&cursor, True, &value):
+        if not skip_value(&cursor, &value):
             break
         if is_object:
             if has_every:

@@ -1,27 +1,74 @@
 """The slow path: from the envelopes that the scanner finds to messages and faults."""
 
 
-cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
-    """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first. rules: None if the text is
-    not a message."""
+cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules, Envelope* envelope, list items):
+    """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first.
+
+    rules: None if the text is not a message. envelope: of the message in which it is, or NULL. items: those of the batch
+    before it, or None.
+    """
     cdef const uint8_t* invalid
     if cursor.out_of_memory:
         raise MemoryError
     invalid = find_invalid(start, cursor.end)
+    if rules is None:
+        if invalid != NULL:
+            return make_fault(INVALID_UTF8, None, invalid - start)
+        return make_fault(MALFORMED_JSON, None, cursor.fault - start)
     if invalid != NULL:
-        return make_fault(INVALID_UTF8, None, invalid - start)
-    if rules is not None and cursor.fault < cursor.end and cursor.fault[0] == c"\\":
-        return fault_of_surrogate(start, cursor, rules)
-    return make_fault(MALFORMED_JSON, None, cursor.fault - start)
+        return fault_after(INVALID_UTF8, invalid - start, cursor, rules, envelope, items)
+    if cursor.fault < cursor.end and cursor.fault[0] == c"\\":
+        found = fault_of_surrogate(start, cursor, rules)
+        if found is not None:
+            return found
+    return fault_after(MALFORMED_JSON, cursor.fault - start, cursor, rules, envelope, items)
+
+
+cdef object fault_after(Rule rule, offset, Cursor* cursor, Rules rules, Envelope* envelope, list items):
+    """The fault of a text that is readable up to `cursor.fault`, with the ids of the responses before it."""
+    cdef bint reply_expected = True
+    cdef Value* value
+    cdef Verdict* verdict
+    cdef list settles = []
+    if items is not None:
+        for item in items:
+            if type(item) is ParseError:
+                settles.extend(settled_by(item))
+            elif type(item) is Response and (<Response>item).id is not None:
+                settles.append((<Response>item).id)
+    if envelope != NULL and envelope.is_object and (items is None or rules.fault_of_batches is None):
+        value = &envelope.members[<int>MEMBER_ID]
+        # A number at the end may continue.
+        id = ABSENT if value.start == NULL or value.end >= cursor.fault else certain_id(value, rules)
+        # Nor is it known whether the message has no id.
+        verdict = verdict_on_begun(envelope, id, OTHER_METHOD, rules)
+        reply_expected = verdict.reply_expected
+        if verdict.is_id_certain and not reply_expected:
+            settles.append(id)
+    if PyList_GET_SIZE(settles) == 0:
+        return make_fault(rule, None, offset, None, reply_expected)
+    return make_fault(rule, None, offset, None, False, tuple(settles))
+
+
+cdef object settled_by(fault):
+    """`errors.ParseError.settles`"""
+    settles = <object>place_at(fault, SETTLES_OFFSET)[0]
+    id = <object>place_at(fault, ID_OFFSET)[0]
+    if settles or id is None:
+        return settles
+    if place_at(fault, REPLY_EXPECTED_OFFSET)[0] == TRUE_VALUE and place_at(fault, CODE_OFFSET)[0] != <PyObject*>MISSING_METHOD:
+        return ()
+    return (id,)
 
 
 cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules):
-    """The fault of a text at an escape, with the id and `reply_expected` if lone surrogates are its only faults."""
+    """The fault of a text at an escape, with the id and `reply_expected` if lone surrogates are its only faults; else
+    None."""
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* value
     cdef uint32_t method = 0
-    open_cursor(&cursor, start, found.end - start, found.any_width)
+    open_cursor(&cursor, start, found.end - start)
     cursor.any_surrogate = True
     skip_space(&cursor)
     if (
@@ -32,7 +79,7 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules)
     ):
         if cursor.out_of_memory:
             raise MemoryError
-        return make_fault(MALFORMED_JSON, None, found.fault - start)
+        return None
     value = &envelope.members[<int>MEMBER_METHOD]
     if value.start != NULL:
         method = METHOD if value.start[0] == c'"' else OTHER_METHOD
@@ -42,16 +89,20 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules)
 
 cdef object fault_with_id(Rule rule, Envelope* envelope, id, uint32_t method, Rules rules, offset):
     """The fault of a text in which these members were found, with the id if it is certain. method: its kind."""
+    cdef Verdict* verdict = verdict_on_begun(envelope, id, method, rules)
+    return make_fault(rule, id if verdict.is_id_certain else None, offset, None, verdict.reply_expected)
+
+
+cdef Verdict* verdict_on_begun(Envelope* envelope, id, uint32_t method, Rules rules) except NULL:
+    """The verdict on the members that have begun."""
     cdef uint32_t kinds = kind_of_id(id, rules.id_bytes) | method
-    cdef Verdict* verdict
     if has_begun(envelope, MEMBER_RESULT):
         kinds |= OTHER_RESULT
     if has_begun(envelope, MEMBER_ERROR):
         kinds |= OTHER_ERROR
     if envelope.duplicates:
         kinds |= HAS_DUPLICATE
-    verdict = verdict_on(rules, kinds)
-    return make_fault(rule, id if verdict.is_id_certain else None, offset, None, verdict.reply_expected)
+    return verdict_on(rules, kinds)
 
 
 cdef object certain_id(Value* value, Rules rules):
@@ -79,7 +130,7 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
         pass
     if read < 0:
         return make_fault(MESSAGE_TOO_LARGE)
-    open_cursor(&cursor, start, read, True)
+    open_cursor(&cursor, start, read)
     cursor.any_surrogate = True
     skip_space(&cursor)
     if cursor.at >= cursor.end or cursor.at[0] != c"{":
@@ -103,24 +154,13 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     return fault_with_id(MESSAGE_TOO_LARGE, &envelope, found, OTHER_METHOD, rules, None)
 
 
-cdef object bytes_of_str(text):
-    """A str as UTF-8, or the fault of its first lone surrogate.
-
-    The str caches no copy of its UTF-8. No exception is kept: a UnicodeEncodeError holds the text.
-    """
-    try:
-        return PyUnicode_AsUTF8String(text)
-    except UnicodeEncodeError as error:
-        offset = PyBytes_GET_SIZE(PyUnicode_AsUTF8String(PyUnicode_Substring(text, 0, error.start)))
-    return make_fault(INVALID_UTF8, None, offset)
-
-
-cdef object bytes_or_fault(data):
-    """The argument of a public function as bytes, or the fault of a str. No method of `data` is called."""
+cdef object bytes_given(data):
+    """The argument of a public function as bytes, which are not UTF-8 if it is a str with a lone surrogate. No method of
+    `data` is called, and a str caches no copy of its UTF-8."""
     if PyBytes_CheckExact(data):
         return data
     if isinstance(data, str):
-        return bytes_of_str(data)
+        return PyUnicode_AsEncodedString(data, "utf-8", "surrogatepass")
     if isinstance(data, (bytes, bytearray, memoryview)):
         return copied_bytes(data)
     raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
@@ -170,29 +210,31 @@ cdef object payload_of(Value* value, Rules rules, raw):
     if value.start == NULL:
         return ABSENT
     if raw is not None:
-        return make_raw(value.start, value.end - value.start, raw, numbers_in(value, rules))
-    return loads_part(value.start, value.end - value.start, numbers_in(value, rules))
+        return make_raw(value.start, value.end - value.start, raw, rules.numbers & DECIMALS)
+    return loads_part(value.start, value.end - value.start, rules.numbers & DECIMALS)
 
 
-cdef inline int numbers_in(Value* value, Rules rules) noexcept:
-    """How the numbers in a value are read."""
-    return rules.numbers if value.wide else rules.numbers & DECIMALS
+cdef inline bint may_be_refused(Value* value, Rules rules) noexcept:
+    """Whether a member may hold a number that the profile or CPython refuses.
+
+    Every limit on the digits of an int allows MAX_ID_BYTES of them.
+    """
+    return rules.numbers & DECIMALS or (
+        value.wide and (rules.numbers & NO_WIDE_INTEGERS or value.end - value.start > MAX_ID_BYTES)
+    )
 
 
 cdef bint is_refused(Value* value, Rules rules) except -1:
-    """Whether a member holds a number that the profile does not decode."""
-    cdef int numbers
-    if value.start == NULL:
+    """Whether a member holds a number that the profile or CPython refuses."""
+    if value.start == NULL or not may_be_refused(value, rules):
         return False
-    numbers = numbers_in(value, rules)
-    if numbers == 0:
+    if value.wide and rules.numbers & NO_WIDE_INTEGERS:
+        return True
+    try:
+        check_numbers(bytes_of(value), rules.numbers & DECIMALS)
         return False
-    if not numbers & NO_WIDE_INTEGERS:
-        try:
-            check_numbers(bytes_of(value), numbers)
-            return False
-        except ValueError:
-            pass
+    except ValueError:
+        pass
     return True
 
 
@@ -205,10 +247,10 @@ cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bin
     cdef Member member
     cdef PyObject* found
     cdef dict members = {}
-    open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1, True)
+    open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1)
     open_reader(&reader, envelope.start, envelope.end, rules.depth, rules.numbers)
     skip_space(&cursor)
-    while skip_value(&cursor, False, &name):  # false at the closing brace
+    while skip_value(&cursor, &name):  # false at the closing brace
         if name.plain:
             member = name_of(name.start + 1, name.end - name.start - 2, of_error)
         else:
@@ -222,7 +264,7 @@ cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bin
             members[string_of_method(&name)] = owned(found)
         else:
             check_raised()
-            if not skip_value(&cursor, True, &value):
+            if not skip_value(&cursor, &value):
                 raise MemoryError
             if member == MEMBER_UNKNOWN:
                 text = string_of_method(&name)
@@ -273,7 +315,7 @@ cdef object read_envelope(Envelope* envelope, Envelope* error, Rules rules, inde
         kinds |= kind_of_token(value.start[0], NULL_ERROR, OBJECT_ERROR, OTHER_ERROR, OTHER_ERROR)
         if value.start[0] == c"{":
             kinds |= kinds_in_error(error)
-    if rules.numbers:
+    if rules.numbers or envelope.wide:
         for member in range(6):
             refused = refused or (member != <int>MEMBER_ID and is_refused(&envelope.members[member], rules))
         if refused:
@@ -346,11 +388,10 @@ cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
     return made(name_at(caches_of_thread(), start, size))
 
 
-cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:
+cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size) noexcept:
     cursor.at = start
     cursor.end = start + size
     cursor.fault = NULL
-    cursor.any_width = any_width
     cursor.any_surrogate = False
     cursor.out_of_memory = False
 
@@ -362,12 +403,12 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     cdef Envelope error
     if size > rules.message_bytes:
         return fault_of_large(start, size, rules)
-    open_cursor(&cursor, start, size, rules.numbers & ANY_WIDTH)
+    open_cursor(&cursor, start, size)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw, fast_items)
     if not read_message(&cursor, &envelope, &error) or not read_end(&cursor):
-        return fault_of_text(start, &cursor, rules)
+        return fault_of_text(start, &cursor, rules, &envelope, None)
     return read_envelope(&envelope, &error, rules, None, raw)
 
 
@@ -413,7 +454,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 cursor.at = reader.at
                 append_owned(messages, message)
             elif not read_message(cursor, &envelope, &error):
-                return fault_of_text(start, cursor, rules)
+                return fault_of_text(start, cursor, rules, &envelope, messages)
             elif rules.fault_of_batches is None:
                 messages.append(read_envelope(&envelope, &error, rules, count, raw))
             count += 1
@@ -422,12 +463,12 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 cursor.at += 1
                 break
             if not expect(cursor, c","):
-                return fault_of_text(start, cursor, rules)
+                return fault_of_text(start, cursor, rules, NULL, messages)
             if count == maximum:
                 return fault_of_many(start, cursor, rules)
             skip_space(cursor)
     if not read_end(cursor):
-        return fault_of_text(start, cursor, rules)
+        return fault_of_text(start, cursor, rules, NULL, messages)
     fault = batch_fault(count, rules)
     return messages if fault is None else fault
 

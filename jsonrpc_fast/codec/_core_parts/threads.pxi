@@ -142,7 +142,7 @@ cdef int keep_presets() except -1:
 cdef int keep_shared_objects() except -1:
     """Make the objects that the calls of all threads use immortal, once all of them exist."""
     for shared in (
-        *(ABSENT, UNSET, TRUNCATED, INVALID_FRAMING, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS),
+        *(ABSENT, UNSET, TRUNCATED, INVALID_FRAMING, MISSING_METHOD, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS),
         *(EncodeError, JSONDecodeError),
         *(loads, dumps_unchecked, decode, parse, classify, decode_dict, encode, encode_many, encode_dict),
         *(encode_request, encode_notification, encode_result, encode_error, respond, Decoder, Decoder.feed),

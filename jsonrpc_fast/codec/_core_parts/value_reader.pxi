@@ -14,6 +14,7 @@ cdef extern from "Python.h":
     PyObject* new_integer_of "PyLong_FromString"(const char* text, char** end, int base)
     PyObject* new_unsigned "PyLong_FromUnsignedLongLong"(unsigned long long value)
     PyObject* new_float "PyFloat_FromDouble"(double value)
+    double double_of_text "PyOS_string_to_double"(const char* text, char** end, PyObject* overflow) noexcept
     PyObject* new_list "PyList_New"(Py_ssize_t size)
     void set_list_item "PyList_SET_ITEM"(PyObject* items, Py_ssize_t index, PyObject* value)
     PyObject* new_bytes_of "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size)
@@ -28,6 +29,8 @@ cdef extern from "Python.h":
     PyObject* set_no_memory "PyErr_NoMemory"()
     bint is_raised "PyErr_ExceptionMatches"(PyObject* kind)
     void clear_raised "PyErr_Clear"()
+    void set_raised "PyErr_SetObject"(PyObject* kind, PyObject* value)
+    PyObject* raised "PyErr_Occurred"()
     void* resize_memory "PyMem_Realloc"(void* memory, size_t size)
     void free_memory "PyMem_Free"(void* memory)
     PyObject* TRUE_VALUE "Py_True"
@@ -86,22 +89,16 @@ cdef enum:
     # How many values a reader holds without the heap.
     STACK_VALUES = 128
     # As in `_numbers.py`, which `check_invariants` compares.
-    EXACT_INTEGERS = 1
-    DECIMALS = 2
-    NO_WIDE_INTEGERS = 4
-    ANY_WIDTH = EXACT_INTEGERS | NO_WIDE_INTEGERS  # an integer is not too large for the text to be JSON
+    DECIMALS = 1
+    NO_WIDE_INTEGERS = 2
 
 
 cdef struct ValueReader "jsonrpc_fast_value_reader":
     const uint8_t* at  # after a value was returned, the byte after it
     const uint8_t* text  # the first byte that may be read
     const uint8_t* end
-    const uint8_t* start  # of the value that `value_at` reads
     Py_ssize_t depth  # of values that are read, at most
-    Py_ssize_t odd  # numbers that orjson has read
     int numbers  # how they are read, as `numbers_of` says
-    bint is_alone  # orjson is not there, or cannot read this payload
-    bint is_for_orjson  # there is no value because orjson reads this payload faster
     Caches* caches  # without the GIL those of this thread; NULL if memory ran out
     PyObject** stack  # `values`, or larger memory on the heap
     PyObject** stack_end
@@ -119,7 +116,6 @@ cdef inline void open_reader(
     reader.end = end
     reader.depth = depth
     reader.numbers = numbers
-    reader.is_alone = not HAS_ORJSON
     if FREE_THREADED:
         reader.caches = caches_of_thread()
     reader.stack = reader.values

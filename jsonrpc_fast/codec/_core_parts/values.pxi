@@ -102,9 +102,6 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
     cdef bint in_object = False  # whether it is an object
     cdef size_t mark
     cdef uint8_t byte
-    reader.start = at
-    reader.odd = 0
-    reader.is_for_orjson = False
     if unlikely(at >= end):
         return NULL
     while True:

@@ -74,8 +74,8 @@ cdef extern from *:
 cdef extern from "Python.h":
     long long long_long_of "PyLong_AsLongLongAndOverflow"(PyObject* value, int* overflow)
     unsigned long long unsigned_of "PyLong_AsUnsignedLongLong"(PyObject* value)
+    PyObject* text_of_integer "PyNumber_ToBase"(PyObject* value, int base)
     double double_of "PyFloat_AS_DOUBLE"(PyObject* value)
-    PyObject* raised "PyErr_Occurred"()
 
 cdef enum:
     # At most a sign, 17 digits, a point, and zeros or an exponent.
@@ -212,7 +212,7 @@ cdef inline char* write_number(char* at, uint64_t number) noexcept:
     return at + 8
 
 
-cdef char* write_integer "jsonrpc_fast_write_integer"(char* at, PyObject* value) noexcept:
+cdef char* write_narrow "jsonrpc_fast_write_narrow"(char* at, PyObject* value) noexcept:
     """Write an int; NULL without an exception if it has more than 64 bits."""
     cdef long long number
     cdef uint64_t positive

@@ -1,13 +1,13 @@
 """Python values as JSON, in one pass; the bytes are those of orjson.
 
-It writes dicts with str names, lists, tuples, strings, integers of 64 bits, floats, booleans and None, all of exactly
+It writes dicts with str names, lists, tuples, strings, integers, floats, booleans and None, all of exactly
 these types. Any other value, and one that may not be JSON, is left to orjson, which writes or refuses it.
 
 Bounds: a container and each member or item of one begin at `Output.full` or before it. Past `full`, at most a string
 (STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES) are written, together less than MARGIN.
 
 Ownership: items and members are borrowed from their container. Python code, which may change every container, runs at
-`write_foreign` and at `check_depth` only: in orjson, in the methods of an object and of its class, and where the garbage
+`write_foreign`, `write_wide` and `check_depth` only: in CPython's module for very long integers, in orjson, in the methods of an object and of its class, and where the garbage
 collector or the last reference finalizes something. So an object of another type is held before anything is asked of it;
 each open container is held, its size is read again for each item, and no item is used after one of those calls.
 """
@@ -109,6 +109,26 @@ cdef char* write_foreign(Output* output, char* at, PyObject* value, Guard* aroun
     return at
 
 
+cdef char* write_wide(Output* output, char* at, PyObject* value, Guard* around) noexcept:
+    """Write an int of any width; NULL with an exception if it has too many digits, or memory ran out."""
+    cdef PyObject* text
+    hold(value)
+    if FREE_THREADED:
+        output.breaks += 1
+    text = text_of_integer(value, 10)
+    drop(value)
+    if FREE_THREADED and around != NULL:
+        renew_guard(output, around)
+    if text == NULL:
+        if is_raised(<PyObject*>ValueError):
+            clear_raised()
+            set_raised(<PyObject*>EncodeError, <PyObject*>TOO_MANY_DIGITS)
+        return NULL
+    at = append(output, at, <const char*>string_data(text), PyUnicode_GET_LENGTH(<object>text))
+    drop(text)
+    return at
+
+
 cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t levels, Guard* guard) noexcept:
     """Write a dict."""
     cdef PyObject* name
@@ -202,10 +222,12 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
     NULL without an exception: the payload is left to orjson.
     """
     cdef PyObject* kind = class_of(value)
+    cdef char* end
     if kind == STR_TYPE:
         return write_string(output, at, value)
     if kind == INT_TYPE:
-        return write_integer(at, value)
+        end = write_narrow(at, value)
+        return write_wide(output, at, value, around) if unlikely(end == NULL) else end
     if is_container(kind):
         return write_container(output, at, value, levels, around)
     if value == TRUE_VALUE:
