@@ -60,6 +60,12 @@ SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TAR
 """Variables that change what a compiler makes."""
 
 
+PURE_WHEEL = (
+    "JSONRPC_FAST_EXTENSION=no, as for the pure wheel. Installers take that wheel if the release has no other for this "
+    "Python and system. With a C compiler, `pip install --no-binary jsonrpc_fast jsonrpc_fast` builds the core"
+)
+
+
 class Core:
     """The result of the build. `fault` says why there is no core; None if there is one."""
 
@@ -260,7 +266,7 @@ def place(path, data):
 
 def extensions():
     if CHOICE == "no":
-        Core.fault = "JSONRPC_FAST_EXTENSION=no"
+        Core.fault = PURE_WHEEL
         return []
     if sys.implementation.name != "cpython":
         give_up(NotImplementedError(f"it is for CPython, and this is {platform.python_implementation()}"))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("fastapi_jsonrpc", reason="the extra `bench` is not installed")
+pytest.importorskip("fastapi_jsonrpc", reason="the group `bench` is not installed")
 if sys.platform != "linux":
     pytest.skip("processor times are read from /proc", allow_module_level=True)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pjrpc", reason="the extra `bench` is not installed")
+pytest.importorskip("pjrpc", reason="the group `bench` is not installed")
 
 from . import bench_serving as bench
 from .bench_transports import running

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pjrpc", reason="the extra `bench` is not installed")
+pytest.importorskip("pjrpc", reason="the group `bench` is not installed")
 
 from . import bench_transports as bench
 from .echo_servers import BARE, FAST, SERVERS

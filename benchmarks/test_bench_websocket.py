@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-pytest.importorskip("jsonrpc_websocket", reason="the extra `bench` is not installed")
-pytest.importorskip("web3", reason="the extra `bench` is not installed")
+pytest.importorskip("jsonrpc_websocket", reason="the group `bench` is not installed")
+pytest.importorskip("web3", reason="the group `bench` is not installed")
 
 from . import bench_websocket as bench
 

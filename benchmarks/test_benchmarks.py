@@ -20,7 +20,7 @@ MADE = payloads(Path("nowhere"))
 
 @pytest.fixture
 def report() -> Any:
-    pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
+    pytest.importorskip("matplotlib", reason="the group `bench` is not installed")
     return importlib.import_module("benchmarks.report")
 
 

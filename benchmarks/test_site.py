@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("msgspec", reason="the extra `bench` is not installed")
-pytest.importorskip("ajsonrpc", reason="the extra `bench` is not installed")
+pytest.importorskip("msgspec", reason="the group `bench` is not installed")
+pytest.importorskip("ajsonrpc", reason="the group `bench` is not installed")
 
 from . import site, summary
 
@@ -44,7 +44,7 @@ def test_the_plots_are_those_of_the_figures(figures: Any, name: str) -> None:
 
 @pytest.mark.slow
 def test_the_plot_names_its_figures(figures: Any, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
+    pytest.importorskip("matplotlib", reason="the group `bench` is not installed")
     figures["facts"]["rounds"] = "1"
     site.plot(figures, tmp_path / "plot.svg")
     text = (tmp_path / "plot.svg").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Take the pictures of the pages: `nox -s docs pictures`.
+"""Take the pictures of the pages: `nox -s run -- pictures`.
 
 - `static/terminal.svg`: the commands of [the command line](command-line.md) with the colours of a terminal.
 - `static/site.png`: the first page of the site, on a wide screen and on a phone in dark mode.

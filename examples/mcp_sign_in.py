@@ -1,4 +1,4 @@
-"""An MCP client that signs a person in, in the browser, and lists the tools. It needs the extra `mcp-oauth`.
+"""An MCP client that signs a person in, in the browser, and lists the tools. It needs the extra `mcp-client-oauth`.
 
 python examples/mcp_sign_in.py https://example.org/mcp
 """

@@ -1,4 +1,4 @@
-"""Agents and clients of agent-client-protocol (ACP), on this package's codec and transports. Needs the extra `acp`.
+"""Agents and clients of agent-client-protocol (ACP), on this package's codec and transports.
 
 A program changes one import:
 
@@ -39,7 +39,9 @@ try:
         default_environment,
     )
 except ImportError as _missing:
-    raise ImportError('this adapter needs agent-client-protocol: pip install "jsonrpc_fast[acp]"') from _missing
+    raise ImportError(
+        'this adapter needs agent-client-protocol: pip install "agent-client-protocol>=0.12"'
+    ) from _missing
 
 __all__ = ["MessageTransport", "run_agent", "spawn_agent_process"]
 

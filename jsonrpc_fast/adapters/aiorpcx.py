@@ -1,4 +1,4 @@
-"""The protocols of aiorpcX, for ElectrumX and Electrum, on this package's codec. Needs the extra `aiorpcx`.
+"""The protocols of aiorpcX, for ElectrumX and Electrum, on this package's codec. Needs aiorpcX.
 
 A session names the connection that it uses:
 
@@ -28,7 +28,7 @@ from .installing import replace
 try:
     from aiorpcx import jsonrpc  # type: ignore[import-untyped]
 except ImportError as _missing:
-    raise ImportError('this adapter needs aiorpcX: pip install "jsonrpc_fast[aiorpcx]"') from _missing
+    raise ImportError('this adapter needs aiorpcX: pip install "aiorpcX>=0.23"') from _missing
 
 __all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2", "install"]
 

@@ -1,4 +1,4 @@
-"""The servers and clients of pygls 2, on this package's codec and transports. Needs the extra `pygls`.
+"""The servers and clients of pygls 2, on this package's codec and transports. Needs pygls.
 
 A program changes one import:
 
@@ -60,7 +60,7 @@ try:
     from pygls.protocol import JsonRPCProtocol
     from pygls.protocol.json_rpc import RPCRequest, RPCResponse
 except ImportError as _missing:
-    raise ImportError('this adapter needs pygls 2: pip install "jsonrpc_fast[pygls]"') from _missing
+    raise ImportError('this adapter needs pygls 2: pip install "pygls>=2"') from _missing
 
 __all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer", "install"]
 

@@ -1,4 +1,4 @@
-"""The stream reader and writer of python-lsp-jsonrpc, on this package's codec. Needs the extra `pylsp`.
+"""The stream reader and writer of python-lsp-jsonrpc, on this package's codec. Needs python-lsp-jsonrpc.
 
 A program changes one import:
 
@@ -26,7 +26,7 @@ from .json import loads_or, to_bytes
 try:
     from pylsp_jsonrpc import streams  # type: ignore[import-not-found, import-untyped, unused-ignore]
 except ImportError as _missing:
-    raise ImportError('this adapter needs python-lsp-jsonrpc: pip install "jsonrpc_fast[pylsp]"') from _missing
+    raise ImportError('this adapter needs python-lsp-jsonrpc: pip install "python-lsp-jsonrpc>=1.1"') from _missing
 
 __all__ = ["JsonRpcStreamReader", "JsonRpcStreamWriter", "install"]
 

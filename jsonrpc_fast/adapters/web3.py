@@ -1,4 +1,4 @@
-"""The providers of web3.py, on this package's codec. Needs the extra `web3`.
+"""The providers of web3.py, on this package's codec. Needs web3.
 
 A program changes one import:
 
@@ -26,7 +26,7 @@ try:
     from web3.providers.async_base import AsyncJSONBaseProvider
     from web3.providers.base import JSONBaseProvider
 except ImportError as _missing:
-    raise ImportError('this adapter needs web3.py 7 or later: pip install "jsonrpc_fast[web3]"') from _missing
+    raise ImportError('this adapter needs web3.py 7 or later: pip install "web3>=7.10"') from _missing
 
 __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
 

@@ -26,7 +26,7 @@ from .web3 import encode
 try:
     from web3.providers.async_base import AsyncJSONBaseProvider
 except ImportError as _missing:
-    raise ImportError('this adapter needs web3.py 7 or later: pip install "jsonrpc_fast[web3]"') from _missing
+    raise ImportError('this adapter needs web3.py 7 or later: pip install "web3>=7.10"') from _missing
 
 
 class AsyncClientProvider(AsyncJSONBaseProvider):

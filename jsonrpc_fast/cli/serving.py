@@ -28,6 +28,8 @@ _WAITING: Final = (
 def run(options: argparse.Namespace) -> int:
     """Run the command `serve`, `gateway` or `relay`. Return the exit status."""
     extra = "mcp" if options.http is None and options.command != "relay" else "mcp-http"
+    if options.command == "serve":
+        extra = "mcp-templates" if options.http is None else "mcp-http,mcp-templates"
     return run_reporting(options, extra, partial(_run, options))
 
 

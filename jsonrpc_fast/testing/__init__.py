@@ -6,8 +6,8 @@
         assert await client.call("price", {"item": "tea"}) == 2.5
     calls.check()
 
-The pytest plugin `jsonrpc_fast_pytest` has a fixture for each of them, which imports nothing until it is used. They
-work with any test framework, and with any plugin for async tests.
+The pytest plugin `jsonrpc_fast.testing.plugin` has a fixture for each of them. They work with any test framework, and
+with any plugin for async tests.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ for words in sys.argv[1:]:
             ],
         ),
         ("httpx2", ["relay http://127.0.0.1:1/mcp", "tap --http 127.0.0.1:0 http://127.0.0.1:1"]),
+        ("jinja2", ["serve --template-dir ."]),
         ("msgspec", ["serve --http 127.0.0.1:0 --template-dir ."]),
     ],
 )
@@ -60,7 +61,10 @@ def test_a_missing_extra_is_named(missing: str, commands: list[str]) -> None:
     words = [sys.executable, "-c", WITHOUT, missing, *commands]
     done = subprocess.run(words, capture_output=True, timeout=50, text=True, check=True)
     assert done.stdout.split() == ["2"] * len(commands)
-    named = [re.search(r"pip install .jsonrpc_fast\[(mcp-http|http,mcp)\]", line) for line in done.stderr.splitlines()]
+    named = [
+        re.search(r"pip install .jsonrpc_fast\[(mcp-http|mcp-http,mcp-templates|mcp-templates|http,mcp)\]", line)
+        for line in done.stderr.splitlines()
+    ]
     assert len(named) == len(commands), done.stderr
     assert None not in named
 

@@ -72,7 +72,7 @@ def test_a_missing_extra_is_reported(folder: Path, tmp_path: Path) -> None:
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
-        "jsonrpc-fast serve: msgspec is missing; install the extra: pip install 'jsonrpc_fast[mcp]'\n"
+        "jsonrpc-fast serve: msgspec is missing; install the extra: pip install 'jsonrpc_fast[mcp-templates]'\n"
     )
 
 

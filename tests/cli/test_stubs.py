@@ -559,7 +559,7 @@ async def number_of_pets(client: AsyncHttpClient) -> int:
 
 @pytest.mark.slow
 def test_type_checkers_accept_the_modules(tmp_path: Path) -> None:
-    pytest.importorskip("mypy", reason="mypy is not installed (extra `dev`)")
+    pytest.importorskip("mypy", reason="mypy is not installed (group `dev`)")
     (tmp_path / "pets.py").write_text(stubs_of(PETS))
     properties = {"int": {"type": "integer"}, "a-b": {"items": {"type": "integer"}}}
     (tmp_path / "names.py").write_text(stubs_of(with_result({"properties": properties, "required": ["int"]}, A=OBJECT)))

@@ -421,10 +421,10 @@ def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, Modul
     assert run(backends[0], script) == "True\n"
 
 
-@pytest.mark.slow  # so does `nox -s allocations`
+@pytest.mark.slow  # so does `nox -s run -- allocations`
 @needs.FAILING_ALLOCATIONS
 def test_allocations_that_fail_in_calls_with_orjson() -> None:
-    """A short run; `nox -s allocations` is a longer one."""
+    """A short run; `nox -s run -- allocations` is a longer one."""
     pytest.importorskip("jsonrpc_fast.codec._core")
     pytest.importorskip("orjson")
     command = [sys.executable, "-m", "tests.isolated.allocations", "--calls", "17"]
@@ -611,7 +611,7 @@ def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
 
 @pytest.mark.ci
 def test_objects_that_change_containers_at_every_hook() -> None:
-    """A short run; `nox -s hooks` is a longer one, with the sanitizers."""
+    """A short run; `nox -s run -- sanitized -m tests.isolated.hooks` is a longer one, with the sanitizers."""
     pytest.importorskip("jsonrpc_fast.codec._core")
     pytest.importorskip("orjson")
     command = [sys.executable, "-m", "tests.isolated.hooks", "--inputs", "40", "--seed", "3"]

@@ -1,6 +1,6 @@
 """Allocations fail, at each point of each call: `python -m tests.isolated.allocations`.
 
-    python -m tests.isolated.allocations --seconds 600 --seed 7    # what `nox -s allocations` runs
+    python -m tests.isolated.allocations --seconds 600 --seed 7    # what `nox -s run -- allocations` runs
 
 Rules:
 - A call returns what it returns with enough memory, or raises MemoryError. Then the same call works.

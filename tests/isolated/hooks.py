@@ -1,6 +1,6 @@
 """Objects that change what is read or written, at every hook that Python has: `python -m tests.isolated.hooks`.
 
-    python -m tests.isolated.hooks --seconds 600             # `nox -s hooks` runs it under the sanitizers
+    python -m tests.isolated.hooks --seconds 600             # also: nox -s run -- sanitized -m tests.isolated.hooks
     python -m tests.isolated.hooks --inputs 500 --seed 7
     python -m tests.isolated.hooks --only 7/123              # one input of that seed
 

@@ -7,7 +7,7 @@ Rules:
 - A payload that other threads change is written as JSON, in one of its states or in parts of several.
 - The fuzz targets of the codec find nothing when several threads run them at once.
 
-`nox -s thread_sanitizer` runs it where the thread sanitizer watches.
+`nox -s run -- thread_sanitizer` runs it where the thread sanitizer watches.
 """
 
 from __future__ import annotations

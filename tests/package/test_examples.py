@@ -277,7 +277,7 @@ def test_an_access_log_and_several_servers() -> None:
 @pytest.mark.ci
 def test_tests_of_a_client(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    options = ["-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", "-c", str(tmp_path / "pytest.ini")]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast.testing.plugin", "-c", str(tmp_path / "pytest.ini")]
     command = [sys.executable, "-m", "pytest", *options, str(EXAMPLES / "test_prices.py")]
     env = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=env, timeout=SECONDS, text=True, check=False)
@@ -296,7 +296,9 @@ def test_mcp() -> None:
 
 @pytest.mark.ci
 async def test_mcp_sign_in(tmp_path: Path) -> None:
-    pytest.importorskip("mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-oauth` is missing")
+    pytest.importorskip(
+        "mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-client-oauth` is missing"
+    )
     from ..mcp.client.test_oauth import world
 
     browser = tmp_path / "browser.py"

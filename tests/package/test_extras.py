@@ -36,20 +36,21 @@ NEEDED = {  # what a part of the package tells the user to install; the first ma
     "jsonrpc_fast.handlers.schemas": "jsonrpc_fast[typed]",
     "jsonrpc_fast.session.proxies": "jsonrpc_fast[typed]",
     "jsonrpc_fast.mcp": "jsonrpc_fast[mcp]",
+    "jsonrpc_fast.testing.plugin": "pytest>=8",
     "jsonrpc_fast.http.batching": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.client": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.library": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.upstreams": "jsonrpc_fast[http]",
     "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",
     "jsonrpc_fast.telemetry": "jsonrpc_fast[otel]",
-    "jsonrpc_fast.adapters.acp": "jsonrpc_fast[acp]",
-    "jsonrpc_fast.adapters.aiorpcx": "jsonrpc_fast[aiorpcx]",
+    "jsonrpc_fast.adapters.acp": "agent-client-protocol>=0.12",
+    "jsonrpc_fast.adapters.aiorpcx": "aiorpcX>=0.23",
     "jsonrpc_fast.adapters.mcp": "mcp>=2",
     "jsonrpc_fast.adapters.nats": "jsonrpc_fast[nats]",
-    "jsonrpc_fast.adapters.pygls": "jsonrpc_fast[pygls]",
-    "jsonrpc_fast.adapters.pylsp": "jsonrpc_fast[pylsp]",
+    "jsonrpc_fast.adapters.pygls": "pygls>=2",
+    "jsonrpc_fast.adapters.pylsp": "python-lsp-jsonrpc>=1.1",
     "jsonrpc_fast.adapters.redis": "jsonrpc_fast[mcp,redis]",
-    "jsonrpc_fast.adapters.web3": "jsonrpc_fast[web3]",
+    "jsonrpc_fast.adapters.web3": "web3>=7.10",
     "jsonrpc_fast.adapters.web3_client": "jsonrpc_fast[http]",
 }
 
@@ -81,11 +82,15 @@ def test_every_module_imports_or_says_what_to_install(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_the_extras_exist() -> None:
+def test_the_extras_and_the_versions_of_adapted_libraries_exist() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for needed in NEEDED.values():
-        for extra in needed.removeprefix("jsonrpc_fast[").removesuffix("]").split(","):
-            assert re.search(rf"^{re.escape(extra)} = \[", text, re.MULTILINE) or needed == "mcp>=2"
+        if needed.startswith("jsonrpc_fast["):
+            for extra in needed.removeprefix("jsonrpc_fast[").removesuffix("]").split(","):
+                assert re.search(rf"^{re.escape(extra)} = \[", text, re.MULTILINE), extra
+        elif needed not in ("mcp>=2", "pytest>=8"):
+            adapted = text.partition("\nadapters = [")[2].partition("]")[0]
+            assert f'"{needed}"' in adapted, needed
 
 
 FEATURES = (

@@ -35,7 +35,7 @@ def check(command: list[str], folder: Path) -> None:
 
 @pytest.fixture
 def mypy() -> list[str]:
-    pytest.importorskip("mypy", reason="mypy is not installed (extra `dev`)")
+    pytest.importorskip("mypy", reason="mypy is not installed (group `dev`)")
     return [sys.executable, "-m", "mypy", "--cache-dir", ".cache", "--python-executable", sys.executable]
 
 
@@ -43,7 +43,7 @@ def mypy() -> list[str]:
 def pyright(tmp_path: Path) -> list[str]:
     if shutil.which("node") is None:
         pytest.skip("pyright needs Node")
-    pytest.importorskip("pyright", reason="pyright is not installed (extra `dev`)")
+    pytest.importorskip("pyright", reason="pyright is not installed (group `dev`)")
     command = [sys.executable, "-m", "pyright"]
     try:
         subprocess.run([*command, "--version"], capture_output=True, check=True, timeout=60)

@@ -64,7 +64,7 @@ def left_out(config: pytest.Config, items: Iterable[pytest.Item]) -> dict[str, l
         tier = tier_of(item)
         if tier == "slow" and not config.getoption("slow"):
             found["--slow"].append(item)
-        elif tier in OF_CI and not config.getoption("ci") and str(item.path) not in named:
+        elif tier in OF_CI and not (config.getoption("ci") or config.getoption("slow") or str(item.path) in named):
             found["--ci"].append(item)
     return found
 

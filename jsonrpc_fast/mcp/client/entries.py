@@ -118,7 +118,7 @@ class ServerEntry:
 
         Raises:
             ValueError: A text is neither "oauth" nor a token. The error names `what`.
-            ImportError: The extra `mcp-oauth` is not installed.
+            ImportError: The extra `mcp-client-oauth` is not installed.
         """
         if not isinstance(auth, str):
             return replace(self, auth=auth)

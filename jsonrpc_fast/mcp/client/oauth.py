@@ -77,7 +77,9 @@ try:
     )
     from pydantic import AnyUrl, BaseModel
 except ImportError as _error:
-    raise ImportError('sign-in needs the extra `mcp-oauth`: pip install "jsonrpc_fast[mcp-oauth]"') from _error
+    raise ImportError(
+        'sign-in needs the extra `mcp-client-oauth`: pip install "jsonrpc_fast[mcp-client-oauth]"'
+    ) from _error
 
 if TYPE_CHECKING:
     from .dpop import Proofs

@@ -53,7 +53,9 @@ try:
     if not has_crypto:
         raise ImportError("cryptography is not installed")
 except ImportError as _error:
-    raise ImportError('verifying tokens needs the extra `mcp-auth`: pip install "jsonrpc_fast[mcp-auth]"') from _error
+    raise ImportError(
+        'verifying tokens needs the extra `mcp-server-auth`: pip install "jsonrpc_fast[mcp-server-auth]"'
+    ) from _error
 
 __all__ = [
     "ALGORITHMS",

@@ -6,7 +6,7 @@
     rendering  renders and analyses templates in child processes
     sandbox    the program of such a process
 
-Needs the extra `mcp`.
+Needs the extra `mcp-templates`.
 """
 
 from __future__ import annotations
@@ -15,4 +15,5 @@ from importlib.util import find_spec
 
 for _name in ("jinja2", "watchfiles"):
     if find_spec(_name) is None:  # not imported here
-        raise ModuleNotFoundError('templates need the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
+        text = 'templates need the extra `mcp-templates`: pip install "jsonrpc_fast[mcp-templates]"'
+        raise ModuleNotFoundError(text, name=_name)

@@ -23,8 +23,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-pytest.importorskip("mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-oauth` is not installed")
-pytest.importorskip("httpx2", reason="the extra `mcp-oauth` is not installed")
+pytest.importorskip(
+    "mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-client-oauth` is not installed"
+)
+pytest.importorskip("httpx2", reason="the extra `mcp-client-oauth` is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 import httpx2
@@ -910,5 +912,5 @@ def test_wrong_options_of_a_program(make: Callable[[], Any], error: type[Excepti
 def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.client.auth", None)
     monkeypatch.delitem(sys.modules, "jsonrpc_fast.mcp.client.oauth")
-    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-oauth\]"'):
+    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-client-oauth\]"'):
         importlib.import_module("jsonrpc_fast.mcp.client.oauth")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jwt", reason="the extra `mcp-auth` is not installed")
-pytest.importorskip("cryptography", reason="the extra `mcp-auth` is not installed")
+pytest.importorskip("jwt", reason="the extra `mcp-server-auth` is not installed")
+pytest.importorskip("cryptography", reason="the extra `mcp-server-auth` is not installed")
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -268,7 +268,7 @@ async def test_without_proofs_the_scheme_is_unknown() -> None:
 
 
 async def test_the_proofs_of_the_client_are_accepted() -> None:
-    pytest.importorskip("httpx2", reason="the extra `mcp-oauth` is not installed")
+    pytest.importorskip("httpx2", reason="the extra `mcp-client-oauth` is not installed")
     import httpx2
 
     from jsonrpc_fast.mcp.client.dpop import Proofs

@@ -17,8 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-pytest.importorskip("jwt", reason="the extra `mcp-auth` is not installed")
-pytest.importorskip("cryptography", reason="the extra `mcp-auth` is not installed")
+pytest.importorskip("jwt", reason="the extra `mcp-server-auth` is not installed")
+pytest.importorskip("cryptography", reason="the extra `mcp-server-auth` is not installed")
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -470,7 +470,7 @@ def test_wrong_options_are_refused(options: dict[str, Any], error: type[Exceptio
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)
     monkeypatch.delitem(sys.modules, "jsonrpc_fast.mcp.http.verifiers")
-    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-auth\]"'):
+    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-server-auth\]"'):
         importlib.import_module("jsonrpc_fast.mcp.http.verifiers")
 
 

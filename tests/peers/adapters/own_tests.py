@@ -125,8 +125,7 @@ def run_tests(library: Library, sources: Path, python: str, folder: Path, uses_a
         (site / "sitecustomize.py").write_text(library.install)
     report = folder / f"report-{uses_adapter}.xml"
     command = [python, "-m", "pytest", "-q", *library.tests, "-o", "addopts=", "-W", "ignore", f"--junitxml={report}"]
-    # This project's plugin is registered, but only the package is on the path.
-    command += ["-p", "no:jsonrpc_fast_pytest", "-p", "no:xdist", "-p", "no:benchmark", "-p", "no:cacheprovider"]
+    command += ["-p", "no:xdist", "-p", "no:benchmark", "-p", "no:cacheprovider"]
     # Some libraries skip tests that hang occasionally if CI is set.
     env = {**os.environ, "CI": "1", "PYTHONPATH": os.pathsep.join([str(site), str(sources)])}
     with contextlib.suppress(

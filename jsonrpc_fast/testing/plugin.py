@@ -1,7 +1,9 @@
-"""The pytest plugin of jsonrpc_fast: fixtures for sessions in memory, expected calls and recorded servers.
+"""The pytest plugin: fixtures for sessions in memory, expected calls and recorded servers.
 
-It is a module next to the package, and each fixture imports what it needs, so that tests without them do not import the
-package.
+    pytest_plugins = ["jsonrpc_fast.testing.plugin"]  # in conftest.py, beside the configuration of pytest
+
+There is no entry point: with one, pytest rewrites and compiles the whole package in each run of everybody who has it
+installed.
 """
 
 from __future__ import annotations
@@ -9,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-import pytest
+try:
+    import pytest
+except ImportError as _error:
+    raise ImportError('the plugin needs pytest: pip install "pytest>=8"') from _error
 
-if TYPE_CHECKING:
-    from jsonrpc_fast.session import Session
-    from jsonrpc_fast.testing import ExpectedCalls
-    from jsonrpc_fast.transports import Transport
+from ..session import Session
+from ..transports import Transport
+from . import ExpectedCalls, recorded, replayed, sessions
 
-    Sessions = Callable[..., AbstractAsyncContextManager[tuple[Session, Session]]]
-    Recording = Callable[..., AbstractAsyncContextManager[Transport]]
+Sessions: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[Session, Session]]]
+Recording: TypeAlias = Callable[..., AbstractAsyncContextManager[Transport]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,16 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def jsonrpc_sessions() -> Sessions:
     """A function that connects a client and a server in memory: `jsonrpc_fast.testing.sessions`."""
-    from jsonrpc_fast.testing import sessions
-
     return sessions
 
 
 @pytest.fixture
 def jsonrpc_calls() -> Iterator[ExpectedCalls]:
     """Expected calls, which are checked when the test has ended: `jsonrpc_fast.testing.ExpectedCalls`."""
-    from jsonrpc_fast.testing import ExpectedCalls
-
     calls = ExpectedCalls()
     yield calls
     calls.check()
@@ -54,8 +54,6 @@ def jsonrpc_recording(request: pytest.FixtureRequest) -> Recording:
     function that returns a transport to the real server. Further arguments are those of
     `jsonrpc_fast.testing.replayed`.
     """
-    from jsonrpc_fast.testing import recorded, replayed
-
     folder = request.path.parent / "recordings"
     is_recorded = request.config.getoption("jsonrpc_record")
 
