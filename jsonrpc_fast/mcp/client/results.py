@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
+from ..._logs import logger_of
 from ...codec._backend import dumps
 from ...errors import EncodeError, InvalidResponse
 from ..protocol.contents import MAX_ITEMS, block_fault, items_fault
 from ..protocol.meta import LIST_METHODS
 from ..protocol.schemas import Schema
+
+_logger: Final = logger_of("mcp")
 
 MAX_PAGES: Final = 1000
 """Maximum number of pages of one list. A server with more, or with pages that form a cycle, is faulty."""
@@ -77,13 +79,18 @@ def checked_tool_result(schema: Schema | None, result: dict[str, Any]) -> dict[s
 
 
 async def all_pages(
-    method: str, request: Callable[[Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+    method: str,
+    request: Callable[[Mapping[str, Any] | None], Awaitable[dict[str, Any]]],
+    server: str = "the server",
 ) -> list[dict[str, Any]]:
     """Request all pages of a list and return its items.
 
     Args:
         method: The method, of LIST_METHODS.
         request: Takes the params of a page and returns the page.
+        server: Names the server in the log.
+
+    An item that is not an object with a name is left out and logged: the others can be used.
 
     Raises:
         InvalidResponse: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
@@ -95,8 +102,12 @@ async def all_pages(
     size = 0
     for _ in range(MAX_PAGES):
         page = await request(params)
-        check_items(method, page, name, partial(named_fault, key))
-        found += page[name]
+        check_items(method, page, name, lambda item, path: None)
+        for index, item in enumerate(page[name]):
+            if (fault := named_fault(key, item, f"/{name}/{index}")) is None:
+                found.append(item)
+            else:
+                _logger.warning("%s: an item of %s is left out: %s", server, method, fault)
         cursor = page.get("nextCursor")
         if cursor is None:
             return found

@@ -4,13 +4,16 @@ Rules:
   - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools
     contain them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
     asked, in order. If two servers have the same URI, it belongs to the first.
-  - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. When a slow server has
-    responded, the client is notified that the list has changed.
+  - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. If all of them fail, the
+    list is an error that says why, because an empty list would look like success.
+  - A server that was lost, or left out, is asked again after RETURN_SECONDS. When it responds, or has turned out to be
+    gone, the client is notified that the lists have changed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +23,7 @@ from typing import Any, Final, Protocol
 from ..._logs import logger_of
 from ...codec import Raw
 from ...codec._backend import dumps
+from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ...session.running import detached, waiting
 from ..client.entries import ServerEntry
@@ -34,6 +38,9 @@ from .upstream import Places, Upstream
 
 MAX_OWNERS: Final = 100_000
 """The maximum number of URIs whose servers are remembered."""
+RETURN_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+"""How long to wait before a server that was left out is asked again. One with a URL is asked every minute from then on;
+a program that cannot be started is left to the next request."""
 CHANGES: Final = {change.method: kind for kind, change in LIST_CHANGES.items()}
 """The notifications that a list has changed, and its kind."""
 
@@ -62,8 +69,8 @@ class CatalogClient(Protocol):
         """Tell the client soon that a list, or a resource that it subscribed to, has changed."""
 
 
-_Listing = asyncio.Task[list[dict[str, Any]] | None]
-"""Requests a list of one server; None if it fails."""
+_Listing = asyncio.Task[list[dict[str, Any]] | RpcError]
+"""Requests a list of one server; the error for the client if it fails."""
 
 
 @dataclass(eq=False, repr=False)
@@ -93,6 +100,8 @@ class Catalog:
     upstreams: dict[str, Upstream] = field(init=False)
     _listings: dict[tuple[str, str], _Listing] = field(default_factory=dict)  # in progress
     _late: set[_Listing] = field(default_factory=set)
+    _returns: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _is_closed: bool = False
     _knows_resources: bool = False
     _owners: dict[str, Upstream] = field(default_factory=dict)  # of URIs
     _templates: list[tuple[UriTemplate, Upstream]] = field(default_factory=list)
@@ -104,6 +113,9 @@ class Catalog:
             roots=given.roots, sampling=given.sampling, elicitation=given.elicitation
         )
         self.upstreams = {name: self.make(name) for name in self._entries}
+        # By the name of a server: the lists that lack it, and those that the client has with it.
+        self._left_out: dict[str, set[str]] = {name: set() for name in self._entries}
+        self._shown: dict[str, set[str]] = {name: set() for name in self._entries}
 
     def make(self, name: str) -> Upstream:
         """Return a server, not started."""
@@ -116,11 +128,13 @@ class Catalog:
             self._is_modern,
             self._ask,
             self._tell,
+            self._on_loss,
         )
 
     async def close(self) -> None:
         """End the servers."""
-        for task in [*self._listings.values(), *self._late]:
+        self._is_closed = True
+        for task in [*self._listings.values(), *self._late, *self._returns.values()]:
             task.cancel()
         await asyncio.gather(*[upstream.close() for upstream in self.upstreams.values()])
 
@@ -192,7 +206,7 @@ class Catalog:
         """Return the list of all servers, as the result of a request.
 
         Raises:
-            RpcError: There is a cursor: every list has a single page (-32602).
+            RpcError: There is a cursor: every list has a single page (-32602). Or no server responds (-32000).
         """
         _, name, key, _ = LIST_METHODS[method]
         # The gateway never gives out a cursor: it reads all pages of all servers before it sends the list.
@@ -200,7 +214,10 @@ class Catalog:
             raise invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
         # In the order of the configuration, so that the list does not depend on which server was faster.
-        for upstream, items in await self._listed(method):
+        listed, reasons = await self._listed(method)
+        if len(reasons) == len(self.upstreams):
+            raise RpcError(RELAY_ERROR, "; ".join(reasons))
+        for upstream, items in listed:
             for item in items:
                 identity = item[key]
                 if key == "name":
@@ -225,21 +242,26 @@ class Catalog:
         else:
             schemas.pop(name, None)
 
-    async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
-        """Return the list of each server that responds in time."""
+    async def _listed(self, method: str) -> tuple[list[tuple[Upstream, list[dict[str, Any]]]], list[str]]:
+        """Return the list of each server that responds in time, and the reasons of those that fail."""
         listings = {upstream: self._listing(method, upstream) for upstream in self.upstreams.values()}
         # A late server is not awaited again before its listing has ended.
         if awaited := [task for task in listings.values() if task not in self._late]:
             with waiting():
                 await asyncio.wait(awaited, timeout=self._places.list_seconds)
-        found = []
+        found: list[tuple[Upstream, list[dict[str, Any]]]] = []
+        reasons: list[str] = []
         for upstream, task in listings.items():
             if not task.done():
                 if task not in self._late:
                     _logger.warning("%s: is left out of %s, because it is slow", upstream.name, method)
                     self._late.add(task)
-            elif not task.cancelled() and (items := task.result()) is not None:
-                found.append((upstream, items))
+            elif not task.cancelled():
+                items = task.result()
+                if isinstance(items, RpcError):
+                    reasons.append(items.message)
+                else:
+                    found.append((upstream, items))
         if method == "resources/list":
             # Reversed, so that the first server overwrites the later ones.
             named = [(item["uri"], upstream) for upstream, items in reversed(found) for item in items]
@@ -247,7 +269,7 @@ class Catalog:
         elif method == "resources/templates/list":
             named = [(item["uriTemplate"], upstream) for upstream, items in found for item in items]
             self._templates = list(_templates(named[:_MAX_TEMPLATES]))
-        return found
+        return found, reasons
 
     def _listing(self, method: str, upstream: Upstream) -> _Listing:
         """Return the task that requests a list of one server. Callers share one that is in progress."""
@@ -262,12 +284,68 @@ class Catalog:
         # A change of the list may have replaced it.
         if self._listings.get(place) is task:
             del self._listings[place]
-        if task in self._late:
-            self._late.discard(task)
-            # An empty list changes nothing for the client.
-            if not task.cancelled() and task.result():
-                kind = LIST_METHODS[place[0]].kind
-                self._client.changed(LIST_CHANGES[kind].method, kind)
+        is_late = task in self._late
+        self._late.discard(task)
+        if task.cancelled():
+            return
+        items = task.result()
+        method, name = place
+        if isinstance(items, RpcError):
+            # A server that responds with an error of its own would do so again.
+            if items.code == RELAY_ERROR:
+                self._leave_out(name, [method])
+                self._show(name, items.message, method)
+            return
+        self._left_out[name].discard(method)
+        # An empty list changes nothing for the client.
+        if is_late and items:
+            self._announce(method)
+        elif not is_late:
+            self._shown[name].add(method)
+
+    # Servers that are gone, and return.
+
+    def _leave_out(self, name: str, methods: Iterable[str]) -> None:
+        """Note that lists lack a server, and ask it again later."""
+        self._left_out[name].update(methods)
+        if name not in self._returns and not self._is_closed:
+            task = self._returns[name] = detached(asyncio.ensure_future, self._wait_for(name))
+            task.add_done_callback(lambda _: self._returns.pop(name, None))
+
+    def _show(self, name: str, reason: str, method: str) -> None:
+        """Show a person that a list lacks a server: a list has no place for an error."""
+        message = {"level": "error", "logger": "gateway", "data": f"{reason}: it is left out of {method}"}
+        self._client.tell(self.upstreams[name], "notifications/message", Raw(dumps(message)), None)
+
+    async def _wait_for(self, name: str) -> None:
+        """Ask a server again until it responds."""
+        upstream = self.upstreams[name]
+        later = RETURN_SECONDS[-1:] if self._entries[name].url else ()
+        for seconds in itertools.chain(RETURN_SECONDS, itertools.cycle(later)):
+            await asyncio.sleep(seconds)
+            for method in sorted(self._left_out[name]):
+                try:
+                    await upstream.list(method)
+                except (RpcError, ValueError):
+                    # What the client has listed before is gone.
+                    if method in self._shown[name]:
+                        self._shown[name].discard(method)
+                        self._announce(method)
+                else:
+                    self._left_out[name].discard(method)
+                    self._announce(method)
+            if not self._left_out[name]:  # or a request of the client was first
+                return
+
+    def _on_loss(self, upstream: Upstream) -> None:
+        # Another process of the server, of one call, is not in the lists.
+        if self.upstreams.get(upstream.name) is upstream and (shown := self._shown[upstream.name]):
+            self._leave_out(upstream.name, shown)
+
+    def _announce(self, method: str) -> None:
+        kind = LIST_METHODS[method].kind
+        self._knows_resources = self._knows_resources and kind != "resources"
+        self._client.changed(LIST_CHANGES[kind].method, kind)
 
     # The messages of the servers.
 
@@ -296,15 +374,21 @@ class Catalog:
             self._client.tell(upstream, method, params, origin)
 
 
-async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | None:
-    """Return the items of a list of one server; None if it fails."""
+async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | RpcError:
+    """Return the items of a list of one server; the error for the client if it fails."""
     try:
         return await upstream.list(method)
     except (RpcError, ValueError) as error:
+        # Many servers have resources, but no templates.
+        if isinstance(error, RpcError) and error.code == ErrorCode.METHOD_NOT_FOUND:
+            return []
         # The text of the error is not logged, because the server has chosen it.
         code = f", error {error.code}" if isinstance(error, RpcError) else ""
         _logger.warning("%s: is left out of %s%s", upstream.name, method, code)
-        return None
+        if isinstance(error, RpcError) and error.code == RELAY_ERROR:
+            return error
+        what = f"the error {error.code}" if isinstance(error, RpcError) else "an invalid result"
+        return RpcError(ErrorCode.INTERNAL_ERROR, f"the server {upstream.name!r} responds to {method} with {what}")
 
 
 def _templates(named: Iterable[tuple[str, Upstream]]) -> Iterator[tuple[UriTemplate, Upstream]]:

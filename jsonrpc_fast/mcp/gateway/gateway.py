@@ -174,7 +174,7 @@ class Gateway(Served):
         self.make: partial[Catalog] = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
-        self.http_clients: ModernClients = self.modern_clients()
+        self.http_clients: ModernClients = self.modern_clients(is_http=True)
         self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients)
         self.tasks: TaskStore = TaskStore()
 
@@ -201,9 +201,9 @@ class Gateway(Served):
         """Return the gateway's side of the handshake with a client."""
         return ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
 
-    def modern_clients(self) -> ModernClients:
+    def modern_clients(self, *, is_http: bool) -> ModernClients:
         """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""
-        return ModernClients(partial(self.make, True), self._info, self._rounds)
+        return ModernClients(partial(self.make, True), self._info, self._rounds, is_http)
 
     def on_signal(self) -> None:
         # A client gives the gateway 2 seconds to end, which may be too short for the servers to end by themselves.
@@ -228,7 +228,7 @@ class GatewayConnection(FrontSession):
 
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
         self._gateway = gateway
-        self._own = gateway.modern_clients()
+        self._own = gateway.modern_clients(is_http=False)
         # A client on pipes may close its side and still read the responses. How long it reads is unknown, so the wait
         # is bounded.
         if transport.responds_after_end:

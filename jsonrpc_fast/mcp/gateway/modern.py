@@ -10,7 +10,8 @@ Rules:
     client gets its own process of the server, of up to MAX_PROCESSES. The questions become the result, the call waits
     for INPUT_SECONDS, and the client's next round brings the responses. Further calls share a process, and a server
     that asks there gets an error.
-  - Log messages go to the latest request in flight that asks for log messages, if its level includes them.
+  - Log messages go to the latest request in flight that asks for log messages, if its level includes them. If the
+    requests in flight could be of several people (over HTTP without authorization), they go to nobody.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from ..._logs import logger_of
 from ...codec import Raw
 from ...codec._backend import dumps
 from ...codec._json import loads
@@ -53,6 +55,8 @@ MAX_CLIENT_BYTES: Final = 64 * 1024
 
 MAX_PROCESSES: Final = 8
 """How many processes of one server a client may have, so that calls for which it can be asked do not wait."""
+
+_logger: Final = logger_of("gateway")
 
 _START_SECONDS: Final = 1.0
 """How long it may take until a request has begun."""
@@ -243,6 +247,7 @@ class ModernClient(CatalogClient):
         make: Makes the catalog of the client.
         capabilities: What the client supports.
         rounds: The calls that take several rounds.
+        is_shared: Whether its requests may be of several people.
 
     Attributes:
         catalog: The servers.
@@ -251,13 +256,19 @@ class ModernClient(CatalogClient):
     """
 
     def __init__(
-        self, make: Callable[[CatalogClient], Catalog], capabilities: ClientCapabilities, rounds: Rounds
+        self,
+        make: Callable[[CatalogClient], Catalog],
+        capabilities: ClientCapabilities,
+        rounds: Rounds,
+        is_shared: bool,
     ) -> None:
         self.catalog: Catalog = make(self)
         self.listeners: dict[object, Callable[[str, str], None]] = {}
         self.used: float = 0.0
         self._may_be_asked = any(map(capabilities.supports, INPUT_REQUESTS.values()))
         self._rounds = rounds
+        self._is_shared = is_shared
+        self._has_warned = False
         self._calls: dict[Upstream, LongCall] = {}
         self._more: dict[str, list[Upstream]] = {}  # processes of servers that were busy
         self._watched: Counter[str] = Counter()
@@ -426,6 +437,13 @@ class ModernClient(CatalogClient):
                 told = replaced(params, ("progressToken",), token)
                 call.send(method, told)
         elif method == "notifications/message":
+            # A guess could show what one person does to another.
+            if self._is_shared and len(upstream.requests) > 1:
+                if not self._has_warned:
+                    self._has_warned = True
+                    text = "%s: its log messages go to nobody where they could belong to several clients: authorization"
+                    _logger.warning(text, upstream.name)
+                return
             level = member(params, ("level",))
             # The latest first: JSON-RPC does not say which request a log message belongs to.
             calls = filter(None, map(_round_of, reversed(upstream.requests.values())))
@@ -447,11 +465,13 @@ class ModernClients:
         make: Makes the catalog of a client, by its name and its capabilities.
         info: The name of a client that gives none.
         rounds: The calls that take several rounds.
+        is_http: Whether they are those over HTTP, where only a token shows whose a request is.
     """
 
     _make: Callable[[Implementation, ClientCapabilities, CatalogClient], Catalog]
     _info: Implementation
     _rounds: Rounds
+    _is_http: bool
     _clients: dict[tuple[str, bytes, bytes], ModernClient] = field(default_factory=dict)
 
     def of(self, subject: object, params: Raw, rules: RequestRules) -> ModernClient:
@@ -474,7 +494,9 @@ class ModernClients:
                 if len(self._clients) >= MAX_CLIENTS:
                     raise RpcError(RELAY_ERROR, "there are too many clients")
             info, given = rules.client_info or self._info, rules.client_capabilities
-            client = self._clients[key] = ModernClient(partial(self._make, info, given), given, self._rounds)
+            is_shared = self._is_http and subject is None
+            made = ModernClient(partial(self._make, info, given), given, self._rounds, is_shared)
+            client = self._clients[key] = made
         client.used = now
         return client
 

@@ -175,6 +175,7 @@ class Upstream:
         ask: Takes a request of the server: this object, the method, the params and the origin of the client's request
             that it belongs to, as far as that is known; returns an awaitable of the result.
         tell: Takes a notification of the server in the same way.
+        lost: Takes this object when the server has ended by itself.
 
     Attributes:
         name: The name.
@@ -193,6 +194,7 @@ class Upstream:
     _is_modern: bool
     _ask: Callable[[Upstream, str, Raw, Any], Awaitable[Any]]
     _tell: Callable[[Upstream, str, Raw, Any], None]
+    _lost: Callable[[Upstream], None]
     server: ServerContext | None = None
     level: str | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
@@ -351,7 +353,7 @@ class Upstream:
             result = decoded(await self.call(method, params))
             return result if isinstance(result, dict) else {}
 
-        return await all_pages(method, page)
+        return await all_pages(method, page, self.name)
 
     def supports(self, capability: str) -> bool:
         """Return whether the server has a capability, as far as it is known."""
@@ -527,10 +529,11 @@ class Upstream:
         """Give the place back after a loss."""
         # Ignore the loss of an earlier session, and an end that this side has begun.
         if self._session is session and not self._is_closed and self._ending is None:
-            if not self._places.is_ending:
-                _logger.warning("%s: has ended", self.name)
             self._has_failed = True
             self._end_soon()
+            if not self._places.is_ending:
+                _logger.warning("%s: has ended", self.name)
+                self._lost(self)
 
     def _watch(self) -> None:
         """End the server later, if it is idle until then."""

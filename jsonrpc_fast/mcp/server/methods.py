@@ -454,17 +454,22 @@ async def _provided(method: str, mount: Mount, context: Context) -> list[Definit
     """Return the items of a provider, with the names that they have here.
 
     Raises:
-        Exception: The provider raised it, or no client can read its result.
+        Exception: The provider raised it.
     """
     kind, _, _, type_ = LIST_METHODS[method]
     items: list[Definition] = []
     for item in await mount.provider.list_items(method, context):
         shown = item
-        if mount.prefix and kind != "resources":
-            shown = msgspec.structs.replace(item, name=mount.prefix + item.name)
-        written = to_json(_written(shown, context.revision))
-        type_.from_dict(written)
-        dumps(written)
+        # One item that no client can read must not hide the others.
+        try:
+            if mount.prefix and kind != "resources":
+                shown = msgspec.structs.replace(item, name=mount.prefix + item.name)
+            written = to_json(_written(shown, context.revision))
+            type_.from_dict(written)
+            dumps(written)
+        except (AttributeError, TypeError, ValueError) as error:
+            _logger.error("an item of a provider is left out of %s: %s", method, error)
+            continue
         items.append(shown)
     return items
 

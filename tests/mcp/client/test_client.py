@@ -25,14 +25,28 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
 @rows(
+    ("call", "method", "items", "valid", "fault"),
+    [
+        ("list_tools", "tools", [TOOL, 1], [TOOL], "/tools/1 must be an object"),
+        ("list_tools", "tools", [{"name": 1}, TOOL], [TOOL], "/tools/0/name must be a string"),
+        ("list_prompts", "prompts", [{}], [], "/prompts/0/name must be a string"),
+        ("list_resources", "resources", [{"name": "x"}], [], "/resources/0/uri must be a string"),
+    ],
+    ids=str,
+)
+async def test_an_invalid_item_of_a_list_is_left_out(
+    call: str, method: str, items: Any, valid: Any, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted({f"{method}/list": {method: items}}) as (client, _):
+        assert await getattr(client, call)() == valid
+    assert f"the server: an item of {method}/list is left out: {fault}" in caplog.text
+
+
+@rows(
     ("call", "answers", "fault"),
     [
         ("list_tools", {"tools/list": {}}, "/tools must be an array"),
         ("list_tools", {"tools/list": {"tools": {}}}, "/tools must be an array"),
-        ("list_tools", {"tools/list": {"tools": [TOOL, 1]}}, "/tools/1 must be an object"),
-        ("list_tools", {"tools/list": {"tools": [{"name": 1}]}}, "/tools/0/name must be a string"),
-        ("list_prompts", {"prompts/list": {"prompts": [{}]}}, "/prompts/0/name must be a string"),
-        ("list_resources", {"resources/list": {"resources": [{"name": "x"}]}}, "/resources/0/uri must be a string"),
         ("list_tools", {"tools/list": {"tools": [], "nextCursor": 1}}, "/nextCursor must be a string"),
         ("list_tools", {"tools/list": {"tools": [], "nextCursor": "a"}}, "/nextCursor repeats an earlier cursor"),
         ("call_tool t", {"tools/call": {}}, "/content must be an array"),

@@ -15,6 +15,7 @@ from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
+from ...support.mcp_script import INITIALIZED
 from ...support.tables import rows
 from ...support.waiting import eventually, forever, settle
 
@@ -136,6 +137,53 @@ async def test_a_server_that_dies_fails_its_calls_and_starts_again_three_times()
         await asyncio.sleep(61)
         bad.answers["tools/call"] = {"content": [{"type": "text", "text": "again"}]}
         assert text_of(await client.call("tools/call", {"name": "bad_t"})) == "again"
+
+
+async def test_servers_that_are_gone_are_an_error_and_not_an_empty_list() -> None:
+    gateway = Gateway({"one": ["/nowhere/program"], "other": Scripted({"tools/list": RpcError(-5, SECRET)})})
+    async with client_of(gateway) as client:
+        with pytest.raises(RpcError) as caught:
+            await client.list_tools()
+        text = "the server 'one' cannot be started; the server 'other' responds to tools/list with the error -5"
+        assert (caught.value.code, caught.value.message) == (-32000, text)
+        assert await client.list_prompts() == []  # the other one has none
+
+
+async def test_a_server_that_was_left_out_is_announced_when_it_returns() -> None:
+    bad, gateway = beside({"initialize": RpcError(-5, "not yet")})
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
+        assert len(await client.list_tools()) == 7
+        data = "the server 'bad' cannot be started: it is left out of tools/list"
+        await eventually(lambda: notes)
+        assert notes == [("notifications/message", {"level": "error", "logger": "gateway", "data": data})]
+        await asyncio.sleep(10)
+        assert len(notes) == 1
+        assert len(bad.scripts) <= 4
+        bad.answers["initialize"] = {**INITIALIZED, "capabilities": {"tools": {}}}
+        bad.answers["tools/list"] = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+        await asyncio.sleep(120)
+        assert [method for method, _ in notes[1:]] == ["notifications/tools/list_changed"]
+        assert "bad_t" in [tool["name"] for tool in await client.list_tools()]
+        # Lost, and gone: told once.
+        bad.answers["initialize"] = RpcError(-5, "no more")
+        await bad.script.transport.disconnect()
+        await asyncio.sleep(300)
+        assert [method for method, _ in notes[2:]] == ["notifications/tools/list_changed"]
+        assert len(await client.list_tools()) == 7
+        # A program is not started for ever.
+        assert len(bad.scripts) < 20
+
+
+async def test_a_server_that_was_lost_and_is_back_is_announced() -> None:
+    bad, gateway = beside({"tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}})
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append(method)) as client:
+        await client.list_tools()
+        await bad.script.transport.disconnect()
+        await asyncio.sleep(60)
+        assert notes == ["notifications/tools/list_changed"]
+        assert (len(bad.scripts), gateway.running) == (2, ["bad", "good"])
 
 
 async def test_a_server_that_ends_slowly_is_started_again_three_times() -> None:

@@ -13,6 +13,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from jsonrpc_fast.mcp.server import Context
 
 from ...support.http_script import HttpRequest, Reply, http_script, legacy
 from ...support.mcp_conversation import answered
@@ -134,6 +135,46 @@ async def test_progress_and_log_messages_are_of_the_request() -> None:
                 messages = [message_of(event) async for event in events_of(answer) if event.data]
             assert [message["params"] for message in messages[:-1]] == params
             assert messages[-1]["result"]["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("has_tokens", [False, True])
+async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
+    has_tokens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop("one", HANDSHAKE_VERSIONS)
+    is_open = asyncio.Event()
+
+    @shop.server.tool
+    async def think(who: str, context: Context) -> str:
+        await is_open.wait()
+        context.log("error", f"{who} asked")
+        return who
+
+    authorization = Authorization(
+        lambda token: {"sub": token},
+        resource="https://example.org/mcp",
+        authorization_servers=["https://login.example.org"],
+    )
+    app = gateway_of(shop).asgi_app(authorization=authorization if has_tokens else None)
+
+    async def ask(client: Any, who: str) -> list[Any]:
+        meta = {"io.modelcontextprotocol/logLevel": "debug"}
+        call = modern(request(1, "tools/call", name="one_think", arguments={"who": who}, _meta=meta))
+        call["headers"] |= {"authorization": f"Bearer {who}"} if has_tokens else {}
+        async with client.stream("POST", "/mcp", **call) as answer:
+            if "json" in answer.headers["content-type"]:
+                return []
+            messages = [message_of(event) async for event in events_of(answer) if event.data]
+        return [message["params"]["data"] for message in messages if "params" in message]
+
+    async with client_of(app) as client:
+        asking = [asyncio.ensure_future(ask(client, who)) for who in ("alice", "bob")]
+        await asyncio.sleep(0.5)
+        is_open.set()
+        told = await asyncio.gather(*asking)
+        assert told == ([["alice asked"], ["bob asked"]] if has_tokens else [[], []])
+        assert ("one: its log messages go to nobody where they could" in caplog.text) is not has_tokens
+        assert await ask(client, "carol") == ["carol asked"]
 
 
 @pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
