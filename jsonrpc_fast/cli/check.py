@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, get_args
 
-from ..codec import Notification, ParseError, Request, Response
+from ..codec import Decoder, Notification, ParseError, Request, Response
 from ..codec.located import ItemBlock, LocatingDecoder, block_of, count_kinds
 from ..codes import Hint, ParseErrorCode
-from ..framing.frames import Frame, Framing
+from ..framing import FrameReader
+from ..framing.frames import TABLE, Frame, Framing
 from ..framing.hints import looks_like
 from ..profile import PRESETS, Profile
 from ..types import Kind
@@ -48,11 +49,6 @@ _ENCODINGS: Final = (
 _BINARY: Final = re.compile(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)")
 """The beginning of binary data: control characters that no JSON text contains."""
 _OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
-_FRAMINGS: Final[dict[Framing, str]] = {
-    "concatenated": "a message takes several lines",
-    "content-length": "the messages have Content-Length headers",
-    "sse": "the messages are server-sent events",
-}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,6 +65,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     report = _Report(file, options, progress)
     profile = PRESETS[options.profile]
     decoder = LocatingDecoder(options.framing or "newline", profile)
+    suggestions = _Suggestions(options.framing or "newline") if options.suggest else None
     is_first, has_bytes = True, False
     for chunk in _read(file):
         if isinstance(chunk, OSError):
@@ -83,6 +80,8 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         is_first, has_bytes = False, has_bytes or bool(chunk)
         for block in decoder.feed_blocks(chunk):
             report.add(block)
+        if suggestions is not None:
+            suggestions.feed(chunk)
         progress.advance(len(chunk))
         print(end="", flush=True)  # with slow input, show faults at once
         if decoder.ended:
@@ -92,7 +91,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         progress.clear()
         print_error(f"{escape(file)} has no message{'' if has_bytes else ': it is empty'}")
         return FAILURE
-    report.close()
+    report.close(suggestions)
     return INVALID if report.counts["invalid"] else SUCCESS
 
 
@@ -111,8 +110,10 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
     if _BINARY.match(start[:_FIRST_BYTES].lstrip()):
         return f"{name} is a binary file, not a stream of messages"
+    if looks_like(start) is Hint.CONTENT_LENGTH_FRAMING and _is_dap(start):
+        return f"{name} has messages of the Debug Adapter Protocol, not of JSON-RPC; framing.FrameReader reads them"
     other = _other_framing(start, profile) if framing is None else None
-    return "" if other is None else f"{name}: {_FRAMINGS[other]}; check it with --framing {other}"
+    return "" if other is None else f"{name}: {TABLE[other].sign}; check it with --framing {other}"
 
 
 def _other_framing(start: bytes, profile: Profile) -> Framing | None:
@@ -136,6 +137,17 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
     return None
 
 
+def _is_dap(start: bytes) -> bool:
+    """Return whether the first message is one of the Debug Adapter Protocol, which shares the framing of LSP."""
+    for frame in FrameReader("content-length").feed(start):
+        try:
+            message = json.loads(frame.text or b"")
+        except ValueError:
+            return False
+        return isinstance(message, dict) and {"seq", "type"} <= message.keys() and "jsonrpc" not in message
+    return False
+
+
 def _read(file: str) -> Iterator[bytes | OSError]:
     """Yield the bytes of a file, or of standard input for "-"; finally the OSError, if reading failed."""
     try:
@@ -148,6 +160,29 @@ def _read(file: str) -> Iterator[bytes | OSError]:
                     yield chunk
     except OSError as error:
         yield error
+
+
+class _Suggestions:
+    """Finds the first preset, in the order of `PRESETS`, under which a stream has no fault."""
+
+    def __init__(self, framing: Framing) -> None:
+        self._decoders = {name: Decoder(framing, profile, raw=True) for name, profile in PRESETS.items()}
+
+    def feed(self, data: bytes) -> None:
+        self._decoders = {
+            name: decoder for name, decoder in self._decoders.items() if not _have_fault(decoder.feed(data))
+        }
+
+    def close(self) -> str | None:
+        """Return the name of the preset; None if there is none."""
+        return next((name for name, decoder in self._decoders.items() if not _have_fault(decoder.close())), None)
+
+
+def _have_fault(items: list[Any]) -> bool:
+    for item in items:
+        if type(item) is ParseError or (type(item) is list and any(type(each) is ParseError for each in item)):
+            return True
+    return False
 
 
 class _Report:
@@ -196,13 +231,18 @@ class _Report:
                     if self.counts["invalid"] <= self._options.max_faults:
                         self._show(frame, message)
 
-    def close(self) -> None:
+    def close(self, suggestions: _Suggestions | None) -> None:
         """Print the summary."""
         self._progress.clear()
-        if self._options.quiet:
-            return
         if self._options.json:
-            self._print_json()
+            if not self._options.quiet:
+                self._print_json(suggestions)
+            return
+        if suggestions is not None:
+            preset = suggestions.close()
+            advice = "no preset accepts all messages" if preset is None else f"valid with --profile {preset}"
+            print(f"{escape(self._file)}: {advice}")
+        if self._options.quiet:
             return
         name = escape(self._file)
         if 0 < self._options.max_faults < self.counts["invalid"]:
@@ -218,12 +258,14 @@ class _Report:
                 shown = ", ".join([f"{kind} {count}" for kind, count in sorted(counts_of.items(), reverse=True)])
                 print(f"{name}: {shorten(method)}: {shown}")
 
-    def _print_json(self) -> None:
+    def _print_json(self, suggestions: _Suggestions | None) -> None:
         counts = {kind: self.counts[kind] for kind in _KINDS}
         faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
         summary = {"profile": self._options.profile, "counts": counts, "faults": faults}
         if self._options.methods:
             summary["methods"] = {method: dict(counts_of) for method, counts_of in self._sorted_methods()}
+        if suggestions is not None:
+            summary["suggested"] = suggestions.close()
         print(json.dumps({"type": "summary", "file": _json_text(self._file), **summary}))
 
     def _sorted_methods(self) -> list[tuple[str, Counter[str]]]:

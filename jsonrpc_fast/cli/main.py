@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
 from .._version import __version__
-from ..framing.frames import FRAMINGS
+from ..framing.frames import FRAMINGS, TABLE
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
 from .output import (
@@ -179,7 +179,7 @@ exit status:
     "check": _Command(
         "validate streams of messages",
         "",
-        "--profile --framing files --max-faults --methods -q,--quiet check:--json",
+        "--profile --framing files --suggest --max-faults --methods -q,--quiet check:--json",
         """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
 then the number of messages of each kind and of faults of each code.
@@ -550,11 +550,8 @@ def _duration(default: float, text: str) -> dict[str, Any]:
 
 
 def _framing(default: str | None) -> dict[str, Any]:
-    text = (
-        "how messages are separated: newline, one message per line; content-length, headers as in LSP; "
-        "sse, server-sent events; concatenated, JSON values in any spacing; auto, newline or content-length, "
-        f"whichever the stream begins with (default: {default or 'newline'})"
-    )
+    kinds = "; ".join([f"{name}, {row.help}" for name, row in TABLE.items()])
+    text = f"how messages are separated: {kinds} (default: {default or 'newline'})"
     return {"choices": FRAMINGS, "default": default, "help": text}
 
 
@@ -600,6 +597,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
     ),
     "--max-faults": _number(10, "show at most N faults of each file"),
+    "--suggest": _flag("name the first profile under which all messages of a file are valid"),
     "--methods": _flag("count the requests and notifications of each method"),
     "-q,--quiet": _flag("print no summaries, only faults"),
     "check:--json": _flag("print each fault and each summary as one JSON object"),

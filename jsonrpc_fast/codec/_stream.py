@@ -21,7 +21,7 @@ from .._checks import check_count
 from ..codes import ParseErrorCode
 from ..errors import ParseError, with_hint
 from ..framing.detector import Frames, FramingDetector, frames_of
-from ..framing.frames import FRAMINGS, Frame, Framing
+from ..framing.frames import FRAMINGS, Frame, Framing, StreamFraming, unknown_framing
 from ..framing.hints import hint_of_line
 from ..profile import JSONRPC, Limits, Profile
 
@@ -80,7 +80,7 @@ class StreamDecoder(Generic[M]):
         resync: bool = False,
     ) -> None:
         if framing not in FRAMINGS:
-            raise ValueError(f"framing must be one of {', '.join(FRAMINGS)}")
+            raise unknown_framing(FRAMINGS)
         if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
@@ -181,7 +181,7 @@ class StreamDecoder(Generic[M]):
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
-    def _begin(self, framing: Literal["newline", "content-length", "sse", "concatenated"]) -> None:
+    def _begin(self, framing: StreamFraming) -> None:
         self._frames = frames_of(framing, self._profile.limits.message_bytes, self._resync)
 
     def _why_refused(self) -> str | None:

@@ -1,10 +1,12 @@
 """Framing: bytes to frames and back, without IO and independent of messages.
 
-`Decoder(framing=...)` uses it. `frame` writes one frame; the module `sse` is for authors of HTTP transports.
+`Decoder(framing=...)` uses it. `FrameReader` reads frames that hold something else, such as the messages of the Debug
+Adapter Protocol; `frame` writes one. The module `sse` is for authors of HTTP transports.
 """
 
 from __future__ import annotations
 
+from .detector import FrameReader
 from .frames import FRAMINGS, Frame, Framing, frame
 
-__all__ = ["FRAMINGS", "Frame", "Framing", "frame"]
+__all__ = ["FRAMINGS", "Frame", "FrameReader", "Framing", "frame"]

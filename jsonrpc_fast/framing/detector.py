@@ -1,4 +1,4 @@
-"""The framing "auto": detect newline framing or Content-Length framing from the first bytes.
+"""The reader of any framing, and "auto": newline framing or Content-Length framing, detected from the first bytes.
 
 A stream that begins with header lines, one of which is Content-Length or Content-Type, has Content-Length framing. Any
 other stream is read as newline framing, in which a bad line affects no other line.
@@ -6,12 +6,14 @@ other stream is read as newline framing, in which a bad line affects no other li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
+from .._checks import check_count
+from ..profile import Limits
 from ..types import BYTE_ORDER_MARK
 from .content_length import HEADER_NAME, ContentLengthFrames, compiled
 from .events import EventFrames
-from .frames import MAX_HEADER_BYTES
+from .frames import FRAMINGS, MAX_HEADER_BYTES, Frame, Framing, StreamFraming, unknown_framing
 
 if TYPE_CHECKING:
     from .concatenated import ConcatenatedFrames
@@ -79,19 +81,88 @@ def _end_of(pattern: bytes, text: bytearray, start: int, end: int) -> int:
 Frames: TypeAlias = "LineFrames | ContentLengthFrames | EventFrames | ConcatenatedFrames"
 
 
-def frames_of(
-    framing: Literal["newline", "content-length", "sse", "concatenated"], limit: int, resync: bool = False
-) -> Frames:
+def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frames:
     """Return the reader of a framing, for frames of at most `limit` bytes. resync: as in `ContentLengthFrames`."""
-    if framing == "content-length":
-        return ContentLengthFrames(limit, resync)
-    if framing == "sse":
-        return EventFrames(limit)
-    # The core itself reads the other two, and needs no readers from these modules.
-    if framing == "newline":
-        from .lines import LineFrames
+    match framing:
+        case "content-length":
+            return ContentLengthFrames(limit, resync)
+        case "sse":
+            return EventFrames(limit)
+        # The core itself reads the other two, and needs no readers from these modules.
+        case "newline":
+            from .lines import LineFrames
 
-        return LineFrames(limit)
-    from .concatenated import ConcatenatedFrames
+            return LineFrames(limit)
+        case "concatenated":
+            from .concatenated import ConcatenatedFrames
 
-    return ConcatenatedFrames(limit)
+            return ConcatenatedFrames(limit)
+        case _:
+            assert_never(framing)
+
+
+class FrameReader:
+    """Split a stream into frames, without IO, whatever they hold. Any chunking gives the same frames, in linear time.
+
+    Args:
+        framing: As in `Decoder`.
+        message_bytes: The maximum size of a frame; a larger one is a fault, and the stream goes on. None: as in
+            `Limits`.
+        resync: As in `Decoder`.
+
+    Attributes:
+        framing: The framing of the stream; "auto" until it is detected.
+
+    Raises:
+        TypeError: `message_bytes` is not an int.
+        ValueError: `framing` is unknown, or `message_bytes` is below 1.
+    """
+
+    __slots__ = ("_detector", "_frames", "_is_closed", "_limit", "_resync", "framing")
+
+    def __init__(self, framing: Framing = "newline", message_bytes: int | None = None, *, resync: bool = False) -> None:
+        if framing not in FRAMINGS:
+            raise unknown_framing(FRAMINGS)
+        check_count("message_bytes", message_bytes, 1)
+        self._limit: int = Limits.message_bytes if message_bytes is None else message_bytes
+        self._resync = resync
+        self._is_closed = False
+        self.framing: Framing = framing
+        self._detector = FramingDetector()  # for "auto" alone
+        self._frames: Frames | None = None if framing == "auto" else frames_of(framing, self._limit, resync)
+
+    @property
+    def ended(self) -> bool:
+        """Whether a fault of the framing ended the stream: nothing more is read."""
+        return self._frames is not None and self._frames.ended
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """Feed bytes of the stream, and return the frames that are complete.
+
+        Raises:
+            TypeError: `data` is not bytes.
+            ValueError: The reader is closed.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
+        if self._is_closed:
+            raise ValueError("the reader is closed")
+        if self._frames is not None:
+            return self._frames.feed(data)
+        found = self._detector.feed(data)
+        return [] if found is None else self._begin(found).feed(self._detector.seen)
+
+    def close(self) -> list[Frame]:
+        """End the stream. Return the frame without its ending, or its fault, if the stream ends inside one."""
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        if self._frames is not None:
+            return self._frames.close()
+        frames = self._begin("newline")
+        return frames.feed(self._detector.seen) + frames.close()
+
+    def _begin(self, framing: StreamFraming) -> Frames:
+        self.framing = framing
+        self._frames = frames_of(framing, self._limit, self._resync)
+        return self._frames

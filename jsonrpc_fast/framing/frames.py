@@ -7,13 +7,41 @@ has exported buffers".
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, assert_never, get_args
 
 from ..codes import Hint, ParseErrorCode
 from .sse import encode_event
 
-Framing = Literal["newline", "content-length", "sse", "concatenated", "auto"]
-FRAMINGS: Final[tuple[Framing, ...]] = get_args(Framing)
+StreamFraming = Literal["newline", "content-length", "sse", "concatenated"]
+"""The framings of a stream that is known. Type checkers need them written out; `TABLE` has what each of them is."""
+
+Framing = Literal[StreamFraming, "auto"]
+"""These, or one that is detected."""
+
+
+class FramingRow(NamedTuple):
+    """What a framing is, for people.
+
+    Attributes:
+        help: For the help of commands.
+        sign: What a file of it looks like; "" if nothing needs to be said.
+    """
+
+    help: str
+    sign: str = ""
+
+
+TABLE: Final[dict[Framing, FramingRow]] = {
+    "newline": FramingRow("one message per line"),
+    "content-length": FramingRow("headers as in LSP", "the messages have Content-Length headers"),
+    "sse": FramingRow("server-sent events", "the messages are server-sent events"),
+    "concatenated": FramingRow("JSON values in any spacing", "a message takes several lines"),
+    "auto": FramingRow("newline or content-length, whichever the stream begins with"),
+}
+"""Each framing. Its reader is in `frames_of`, its writer in `frame`, the core's reader in `_core_parts/decoder.pxi`."""
+
+FRAMINGS: Final[tuple[Framing, ...]] = tuple(TABLE)
+STREAM_FRAMINGS: Final[tuple[StreamFraming, ...]] = get_args(StreamFraming)
 
 MAX_HEADER_BYTES: Final = 8192
 """The maximum size of a header section of Content-Length framing, with its blank line."""
@@ -48,7 +76,7 @@ class Frame(NamedTuple):
 
 def frame(
     payload: bytes | bytearray | memoryview,
-    framing: Literal["newline", "content-length", "sse", "concatenated"] = "newline",
+    framing: StreamFraming = "newline",
 ) -> bytes:
     """Return one JSON text as a frame.
 
@@ -58,7 +86,7 @@ def frame(
 
     Raises:
         TypeError: `payload` is not bytes.
-        ValueError: `framing` is not one of the four, or it is "newline" and `payload` contains another `\\n`.
+        ValueError: `framing` is "auto" or unknown, or it is "newline" and `payload` contains another `\\n`.
     """
     if not isinstance(payload, bytes):
         payload = bytes(memoryview(payload))
@@ -71,14 +99,23 @@ def frame(
             return payload + b"\n"
         # A line break inside would make two frames of one message.
         raise ValueError("payload must not contain a line break before its end")
-    if framing not in ("content-length", "sse", "concatenated"):
-        raise ValueError('framing must be "newline", "content-length", "sse" or "concatenated"')
+    if framing not in STREAM_FRAMINGS:
+        raise unknown_framing(STREAM_FRAMINGS)
     if payload.endswith(b"\n"):
         payload = payload[:-1]
     if not payload:
         return b""
-    if framing == "concatenated":
-        return payload + b"\n"
-    if framing == "sse":
-        return encode_event(payload)
-    return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
+    match framing:
+        case "concatenated":
+            return payload + b"\n"
+        case "sse":
+            return encode_event(payload)
+        case "content-length":
+            return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
+        case _:
+            assert_never(framing)
+
+
+def unknown_framing(names: tuple[str, ...]) -> ValueError:
+    """Return the exception for a framing that is none of these."""
+    return ValueError(f"framing must be one of {', '.join(names)}")

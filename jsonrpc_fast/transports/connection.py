@@ -45,7 +45,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from .._parts import TaskPart
@@ -842,7 +842,13 @@ class Outbox:
         if framing is not None:
             # Under a framing that does not mark the end, several lines would be several messages. With "auto", the
             # framing may not be known yet.
-            text = frame(text, framing if framing == "content-length" or framing == "sse" else "newline")
+            match framing:
+                case "content-length" | "sse":
+                    text = frame(text, framing)
+                case "newline" | "concatenated" | "auto":
+                    text = frame(text, "newline")
+                case _:
+                    assert_never(framing)
         if self._log is not None and text:
             self._log.sent(text, message)
         return text

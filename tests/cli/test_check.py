@@ -17,7 +17,7 @@ from jsonrpc_fast import JSONRPC, PRESETS
 from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec.located import LocatingDecoder
-from jsonrpc_fast.framing.frames import FRAMINGS, Framing
+from jsonrpc_fast.framing.frames import FRAMINGS, Framing, frame
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
 from ..support.tables import rows
@@ -91,10 +91,10 @@ def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -
     located = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
     assert [item for _, item in located] == expected
     data = b"".join(chunks)
-    for frame, _ in located:
-        if frame.text is not None and framing != "sse":
-            assert data.startswith(frame.text, frame.offset)
-        if frame.line is not None:
+    for found, _ in located:
+        if found.text is not None and framing != "sse":
+            assert data.startswith(found.text, found.offset)
+        if found.line is not None:
             assert data.count(b"\n", 0, frame.offset) == frame.line - 1
     if framing == "newline":
         assert None not in [frame.text for frame, _ in located]
@@ -503,6 +503,40 @@ def test_quiet_shows_faults_only(option: str, mixed: str, capsys: pytest.Capture
     Path("good").write_bytes(REQUEST)
     assert cli.main(["check", option, "good"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+# --suggest
+
+
+@rows(
+    ("lines", "advice"),
+    [
+        ([REQUEST], "valid with --profile jsonrpc"),
+        ([b'{"jsonrpc":"2.0","id":1,"error":"x"}\n', REQUEST], "valid with --profile lenient"),
+        ([b'{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}'], "valid with --profile lenient"),
+        ([b'{"id":1,"result":3}\n', b'[{"id":2,"result":3}]\n'], "valid with --profile client"),
+        ([b'{"id":1,"method":"slim.request","params":[],"result":{}}\n'], "valid with --profile client"),
+        ([REQUEST, b'{"result":3}\n'], "no preset accepts all messages"),
+        ([REQUEST, b'{"jsonrpc":"2.0","method":1}'], "no preset accepts all messages"),
+    ],
+)
+def test_suggest(file: Path, capsys: pytest.CaptureFixture[str], lines: list[bytes], advice: str) -> None:
+    file.write_bytes(b"".join(lines))
+    cli.main(["check", "--suggest", "f"])
+    assert capsys.readouterr().out.splitlines().count(f"f: {advice}") == 1
+    cli.main(["check", "--suggest", "--json", "f"])
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert summary["suggested"] == (None if advice.startswith("no") else advice.rpartition(" ")[2])
+
+
+def test_messages_of_the_debug_adapter_protocol(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(frame(b'{"seq": 1, "type": "event", "event": "initialized"}', "content-length"))
+    for options in ([], ["--framing", "content-length"]):
+        assert cli.main(["check", *options, "f"]) == 2
+        assert capsys.readouterr().err == (
+            "jsonrpc-fast: f has messages of the Debug Adapter Protocol, not of JSON-RPC; "
+            "framing.FrameReader reads them\n"
+        )
 
 
 # --methods

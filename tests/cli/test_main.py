@@ -173,7 +173,17 @@ RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,conc
         (["--help"], ["check", "tap", "serve", "relay", "info", "--version", "NO_COLOR", "FORCE_COLOR"], STATUS),
         (
             ["check", "--help"],
-            ["FILE", *RULES, "--json", "--max-faults N", "10", "-q, --quiet", "--methods", "(default: newline)"],
+            [
+                "FILE",
+                *RULES,
+                "--json",
+                "--max-faults N",
+                "10",
+                "-q, --quiet",
+                "--methods",
+                "--suggest",
+                "(default: newline)",
+            ],
             CHECK_STATUS,
         ),
         (["tap", "--help"], ["tap [options] -- COMMAND ...", *RULES, "--log FILE", "(default: auto)"], TAP_STATUS),

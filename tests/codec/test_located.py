@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast import JSONRPC, Limits, ParseError
 from jsonrpc_fast.codec import located
 from jsonrpc_fast.codec.located import LocatingDecoder
-from jsonrpc_fast.framing.frames import FRAMINGS, Framing, frame
+from jsonrpc_fast.framing.frames import FRAMINGS, STREAM_FRAMINGS, Framing, frame
 
 from ..support.tables import rows
 
@@ -75,7 +75,7 @@ def test_blocks_agree_with_frames(seed: int, core: ModuleType, monkeypatch: pyte
     rng = random.Random(seed)
     texts = [GOOD, GOOD, BAD, *[text for text in seeds() if len(text) < 1000]]
     for _ in range(400):
-        framing: Any = rng.choice(("newline", "content-length", "sse", "concatenated"))
+        framing: Any = rng.choice(STREAM_FRAMINGS)
         profile = rng.choice(PROFILES)
         chosen = rng.sample(texts, 4)
         stream = rng.choice((b"", b"", b"\xef\xbb\xbf")) + b"".join(

@@ -9,6 +9,7 @@ from typing import Any, Final
 import jsonrpc_fast
 from jsonrpc_fast.codec.rules import DOMAIN, Kinds, faults, message_kind
 from jsonrpc_fast.framing import frame
+from jsonrpc_fast.framing.frames import STREAM_FRAMINGS
 from jsonrpc_fast.profile import PRESETS
 
 from ..support.describe import Description, describe
@@ -133,7 +134,7 @@ def test_byte_order_marks(impl: ModuleType, row: list[str]) -> None:
 def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
     text = impl.encode_request(1, "\ufeff", ["\ufeff"])
     assert text.startswith(b'{"jsonrpc"')
-    for framing in ("newline", "content-length", "sse", "concatenated"):
+    for framing in STREAM_FRAMINGS:
         assert not frame(text, framing).startswith(b"\xef\xbb\xbf")
 
 

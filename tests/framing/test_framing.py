@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsonrpc_fast import BACKEND, Decoder
 from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.framing import FrameReader
 from jsonrpc_fast.framing.detector import frames_of as frames_splitter
-from jsonrpc_fast.framing.frames import FRAMINGS, Frame, frame
+from jsonrpc_fast.framing.frames import FRAMINGS, STREAM_FRAMINGS, TABLE, Frame, Framing, frame
 from jsonrpc_fast.framing.lines import LineFrames
 
-from ..support.chunks import cut
+from ..support.chunks import bytewise, cut
 from ..support.memory import measured
+from ..support.places import ROOT
 from ..support.tables import rows
 
 BOM = b"\xef\xbb\xbf"
@@ -208,10 +212,10 @@ class TestFrame:
 
     @rows("framing", ["auto", "lines", None])
     def test_wrong_framing(self, framing: Any) -> None:
-        with pytest.raises(ValueError, match=r'^framing must be "newline", "content-length", "sse" or "concatenated"$'):
+        with pytest.raises(ValueError, match=r"^framing must be one of newline, content-length, sse, concatenated$"):
             frame(b"{}", framing)
 
-    @rows("framing", ["newline", "content-length", "sse", "concatenated"])
+    @rows("framing", STREAM_FRAMINGS)
     def test_buffers(self, framing: Any) -> None:
         """They are copied in full, whatever their shape, so that a frame does not change with them."""
         line = bytearray(b"{}\n")
@@ -223,7 +227,7 @@ class TestFrame:
             with pytest.raises(TypeError, match="bytes-like"):
                 frame(wrong, framing)  # type: ignore[arg-type]
 
-    @rows("framing", ["newline", "content-length", "sse"])
+    @rows("framing", STREAM_FRAMINGS)
     def test_frames_read_back(self, framing: Any) -> None:
         texts = [b"{}", b'{"a":"\xe2\x80\xa8"}', b"1", b"[" + 1000 * b" " + b"]"]
         splitter = frames_splitter(framing, 2000)
@@ -232,5 +236,87 @@ class TestFrame:
         assert splitter.close() == []
 
 
-def test_framings() -> None:
-    assert FRAMINGS == ("newline", "content-length", "sse", "concatenated", "auto")
+class TestTable:
+    """Each framing is known everywhere; a new row fails here until it is."""
+
+    def test_names(self) -> None:
+        assert FRAMINGS == ("newline", "content-length", "sse", "concatenated", "auto")
+        assert FRAMINGS == (*STREAM_FRAMINGS, "auto") == tuple(TABLE) == get_args(Framing)
+        assert all(row.help for row in TABLE.values())
+
+    def test_readers(self) -> None:
+        found = [type(frames_splitter(framing, 100)) for framing in STREAM_FRAMINGS]
+        assert len(set(found)) == len(STREAM_FRAMINGS)
+
+    @pytest.mark.skipif(BACKEND != "cython", reason="the core is not in use")
+    def test_readers_of_the_core(self) -> None:
+        from jsonrpc_fast.codec import _core
+
+        assert tuple(_core.READERS) == STREAM_FRAMINGS
+        for framing in STREAM_FRAMINGS:
+            assert type(_core.Decoder(framing)._frames) is _core.READERS[framing]
+
+    def test_fuzz_targets_and_help(self) -> None:
+        from ..fuzz.codec_targets import TARGETS
+
+        noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+        docstring = inspect.getdoc(Decoder) or ""
+        page = (ROOT / "docs" / "codec.md").read_text(encoding="utf-8")
+        for framing in STREAM_FRAMINGS:
+            assert f"decoder-{framing}" in TARGETS
+            assert f'"decoder-{framing}"' in noxfile
+        for framing in FRAMINGS:
+            assert f'"{framing}"' in docstring
+            assert f'`"{framing}"`' in page
+
+
+class TestFrameReader:
+    @rows("framing", STREAM_FRAMINGS)
+    def test_frames(self, framing: Any) -> None:
+        """What they hold does not matter."""
+        texts = [b'{"seq":1,"type":"request","command":"threads"}', b"1"]
+        data = b"".join([frame(text, framing) for text in texts])
+        for chunks in ([data], bytewise(data)):
+            reader = FrameReader(framing)
+            found = [frame for chunk in chunks for frame in reader.feed(chunk)]
+            assert [frame.text for frame in found + reader.close()] == texts
+            assert (reader.framing, reader.ended) == (framing, False)
+
+    def test_detection(self) -> None:
+        for framing in ("newline", "content-length"):
+            data = frame(b"{}", framing)  # type: ignore[arg-type]
+            reader = FrameReader("auto")
+            assert reader.framing == "auto"
+            assert [found.text for chunk in bytewise(data) for found in reader.feed(chunk)] == [b"{}"]
+            assert reader.framing == framing
+        assert FrameReader("auto").close() == []
+        undecided = FrameReader("auto")
+        assert undecided.feed(b"Content-") == []
+        assert [found.text for found in undecided.close()] == [b"Content-"]
+
+    def test_faults(self) -> None:
+        reader = FrameReader("content-length", 3)
+        assert [found.fault for found in reader.feed(frame(b"abcd", "content-length"))] == [
+            ParseErrorCode.MESSAGE_TOO_LARGE
+        ]
+        assert [found.fault for found in reader.feed(b"x\n")] == [ParseErrorCode.INVALID_FRAMING]
+        assert reader.ended
+        assert reader.feed(frame(b"a", "content-length")) == reader.close() == reader.close() == []
+        resyncing = FrameReader("content-length", resync=True)
+        found = resyncing.feed(b"x\n" + frame(b"a", "content-length"))
+        assert [(each.text, each.skipped) for each in found] == [(None, 2), (b"a", 0)]
+
+    def test_wrong_arguments(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"^framing must be one of newline, content-length, sse, concatenated, auto$"
+        ):
+            FrameReader("lines")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"^message_bytes must be "):
+            FrameReader(message_bytes=0)
+        with pytest.raises(TypeError, match=r"^data must be bytes, bytearray or memoryview, not str$"):
+            FrameReader().feed("{}")  # type: ignore[arg-type]
+        reader = FrameReader()
+        assert [found.text for found in reader.feed(b"a\nb")] == [b"a"]
+        assert [found.text for found in reader.close()] == [b"b"]
+        with pytest.raises(ValueError, match=r"^the reader is closed$"):
+            reader.feed(b"")

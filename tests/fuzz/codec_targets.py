@@ -16,6 +16,7 @@ from jsonrpc_fast import Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.errors import EncodeError, ParseError
+from jsonrpc_fast.framing.frames import STREAM_FRAMINGS
 
 from ..support.raw_laws import broken_law_of_stream, payload_fault
 from .differential import (
@@ -226,7 +227,7 @@ def _make_written(rng: random.Random) -> bytes:
 _VALUES: Final = _MakeValues(b"\x00")
 
 _DECODERS: Final[dict[str, Callable[[bytes], Hashable]]] = {
-    f"decoder-{framing}": partial(decoder, framing) for framing in ("newline", "content-length", "sse", "concatenated")
+    f"decoder-{framing}": partial(decoder, framing) for framing in STREAM_FRAMINGS
 }
 
 TARGETS: Final[dict[str, Target]] = {

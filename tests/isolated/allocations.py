@@ -80,6 +80,7 @@ for _name in _functions:
 from jsonrpc_fast import JSONRPC, Limits, Profile  # noqa: E402
 from jsonrpc_fast.codec import _core as impl  # noqa: E402
 from jsonrpc_fast.errors import EncodeError  # noqa: E402
+from jsonrpc_fast.framing import FRAMINGS  # noqa: E402
 from jsonrpc_fast.types import BYTE_ORDER_MARK  # noqa: E402
 
 from ..fuzz.mutate import message as mutated_message  # noqa: E402
@@ -140,7 +141,6 @@ TEXTS: Final = (
     b"\xff",
     b"",
 )
-FRAMINGS: Final = ("newline", "content-length", "sse", "concatenated", "auto")
 
 
 def framed(framing: str, text: bytes) -> bytes:

@@ -70,6 +70,7 @@ orjson.dumps = written_by_orjson
 import jsonrpc_fast  # noqa: E402
 from jsonrpc_fast import JSONRPC, LENIENT, Profile  # noqa: E402
 from jsonrpc_fast.codec import _core, _pure  # noqa: E402
+from jsonrpc_fast.framing import FRAMINGS  # noqa: E402
 
 LONG: Final = "x" * 600
 """A text after which the core lets orjson write objects of other types one by one."""
@@ -85,7 +86,6 @@ TEXTS: Final = (
     b'{"jsonrpc":"2.0","id":1,"result":[' + b"[" * 70 + b"]" * 70 + b"]}",
 )
 EXPECTED: Final = [repr(_core.decode(text)) for text in TEXTS]
-FRAMINGS: Final = ("newline", "content-length", "sse", "concatenated", "auto")
 PROFILES: Final = (
     JSONRPC,
     LENIENT,

@@ -28,10 +28,9 @@ from typing import Any
 
 from jsonrpc_fast import JSONRPC
 from jsonrpc_fast.codec._json import ORJSON_FAULT
-from jsonrpc_fast.framing.frames import frame
+from jsonrpc_fast.framing.frames import FRAMINGS, frame
 
 IN_USE = "the decoder is in use"
-FRAMINGS = ("newline", "content-length", "sse", "concatenated", "auto")
 THREADS = 4
 FUZZED_SECONDS = 5.0
 """How long the threads run the fuzz targets in each round."""

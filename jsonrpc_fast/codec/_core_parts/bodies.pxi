@@ -126,12 +126,6 @@ cdef class BodyReader(Reader):
         return 0
 
 
-cdef object body_reader(profile, raw, resync):
-    reader = BodyReader(profile, raw)
-    (<BodyReader>reader).resync = resync
-    return reader
-
-
 cdef inline const uint8_t* fast_headers(const uint8_t* at, const uint8_t* end, Py_ssize_t* length) noexcept:
     """Read headers in a usual form. Return where the body begins, or NULL for any other headers."""
     cdef const uint8_t* digits

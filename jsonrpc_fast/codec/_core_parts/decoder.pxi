@@ -13,6 +13,9 @@ def places(decoder):
     return reader.places
 
 
+READERS = {"newline": LineReader, "content-length": BodyReader, "sse": EventReader, "concatenated": ConcatenatedReader}
+
+
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
     # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown, or
@@ -58,14 +61,9 @@ class Decoder(StreamDecoder[_M]):
         self._fast = None
 
     def _begin(self, framing):
-        if framing == "newline":
-            self._frames = LineReader(self._profile, self._raw)
-        elif framing == "content-length":
-            self._frames = body_reader(self._profile, self._raw, self._resync)
-        elif framing == "sse":
-            self._frames = EventReader(self._profile, self._raw)
-        else:
-            self._frames = ConcatenatedReader(self._profile, self._raw)
+        self._frames = READERS[framing](self._profile, self._raw)
+        if type(self._frames) is BodyReader:
+            (<BodyReader>self._frames).resync = self._resync
         self._fast = self._frames if self._detector is None and self._refusal is None else None
 
     def _fail(self):
