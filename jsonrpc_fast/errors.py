@@ -135,6 +135,15 @@ class ConnectionLost(ConnectionError):
         self.was_sent: Literal[False, "maybe"] = was_sent
 
 
+def lost(closed: str, broke: str, fault: Exception | None) -> ConnectionLost:
+    """Return the loss of a connection that was closed, or that a fault broke: with its text and as its cause."""
+    if fault is None:
+        return ConnectionLost(closed)
+    error = ConnectionLost(f"{broke}: {fault}" if str(fault) else f"{broke}: {type(fault).__name__}")
+    error.__cause__ = fault
+    return error
+
+
 class CallTimeout(TimeoutError):
     """No response arrived before the deadline of a call. The peer may still work on the request."""
 

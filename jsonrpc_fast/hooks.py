@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from ._checks import check_callable
-from ._logs import logger_of
+from ._logs import Seldom, logger_of
 from .errors import (
     CallTimeout,
     ConnectionLost,
@@ -156,13 +156,15 @@ class FoundHooks:
     """The methods of a hooks object; None for those that it does not have.
 
     Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
-    peer's only at debug level, because it can cause any number of them.
+    peer's only at debug level, because it can cause any number of them. What broke a connection is a warning, at most
+    once a second, unless the peer has only left: that is at debug level, too.
 
     Raises:
         TypeError: A hook is not callable, or is async; or the object has none.
     """
 
     __slots__ = (
+        "broken",
         "call_prepared",
         "call_settled",
         "call_started",
@@ -191,6 +193,7 @@ class FoundHooks:
         fault = (lambda error: found(error, None, None)) if found and names_handler else found
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
+        self.broken: Hook = fault or log_broken
         self.handler_fault: Hook = internal_error
         if found is not None:
             self.handler_fault = found if names_handler else lambda error, *_: found(error)
@@ -253,6 +256,18 @@ def log_fault(error: BaseException) -> None:
 def log_peer_fault(error: BaseException) -> None:
     """Log a fault of the peer at debug level."""
     logger.debug("%s: %s", type(error).__qualname__, error)
+
+
+_broken: Final = Seldom()
+
+
+def log_broken(error: BaseException) -> None:
+    """Log what broke a connection as a warning, at most once a second; at debug level if the peer has only left."""
+    cause = error.__cause__ if isinstance(error, ConnectionLost) else error
+    if isinstance(cause, (ConnectionError, EOFError, TimeoutError)):
+        log_peer_fault(error)
+    elif (left_out := _broken.take(time.monotonic())) is not None:
+        logger.warning("a connection broke: %s%s", error, left_out)
 
 
 _OUTCOMES: Final = (

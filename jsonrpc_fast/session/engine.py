@@ -37,7 +37,7 @@ from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, run_callback
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, run_callback
 from ..handlers import Handlers, RequestContext
 from ..handlers.failures import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
@@ -520,9 +520,7 @@ class Engine:
         return loss
 
     def _loss(self) -> ConnectionLost:
-        loss = ConnectionLost("the connection is closed" if self.fault is None else "the connection broke")
-        loss.__cause__ = self.fault
-        return loss
+        return lost("the connection is closed", "the connection broke", self.fault)
 
     def _settled(self, call: Call) -> None:
         """Report the outcome of a call."""
@@ -591,10 +589,14 @@ class Engine:
 
     def give_up(self, fault: ConnectionLost) -> None:
         """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""
-        self.fault = fault
-        self.hooks.peer_fault(fault)
+        self.broke(fault)
         self.lose_calls()
         self._driver.abort()
+
+    def broke(self, fault: Exception) -> None:
+        """Note what broke the connection, for the calls that are lost, and report it."""
+        self.fault = self.fault or fault
+        self.hooks.broken(fault)
 
     @property
     def is_idle(self) -> bool:

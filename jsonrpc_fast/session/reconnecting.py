@@ -19,6 +19,8 @@ Rules:
     each session that `on_connect` has accepted, when it takes no more calls.
   - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
     when `on_connect` returns. It is reported to the hook `fault`, or logged at debug level without one.
+  - A connection that this side has to end because of what arrived, such as another framing, counts like a failed
+    attempt: it adds to `max_attempts`, `retry` is asked, and the delay grows. The log and the calls say why.
   - After `max_attempts` failed attempts in a row, and after an exception for which `retry` returns False, no more
     attempts are made: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
@@ -33,7 +35,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, Unpack, overload
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
-from ..codec import Notification, Params
+from ..codec import Notification, Params, ParseError
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
@@ -127,8 +129,9 @@ class ReconnectingSession:
         min_delay_seconds: Bound of the first delay, in seconds.
         max_delay_seconds: Bound of all delays, in seconds.
         max_attempts: Maximum number of failed attempts in a row; None: no limit.
-        retry: Called with an exception of `make_transport`, of the start or of `on_connect`; returns whether to try
-            again. By default True for lost connections, timeouts and busy servers.
+        retry: Called with an exception of `make_transport`, of the start or of `on_connect`, and with the `fault` of a
+            session whose peer sent what cannot be read; returns whether to try again. By default True for lost
+            connections, timeouts and busy servers.
         options: As in `Session`, for each of them.
 
     Raises:
@@ -174,6 +177,7 @@ class ReconnectingSession:
         self._driver: asyncio.Task[None] | None = None
         self._is_closed = False
         self._reason: BaseException | None = None  # why no more attempts are made
+        self._failure: BaseException | None = None  # of the last attempt or connection
 
     @property
     def session(self) -> Session | None:
@@ -212,7 +216,7 @@ class ReconnectingSession:
             timeout: Seconds; None: no limit.
 
         Raises:
-            CallTimeout: There was no connection in time.
+            CallTimeout: There was no connection in time. The cause is the last failure, if any.
             StateError: It is not started.
             ConnectionLost: It is closed, or no more attempts are made.
             TypeError, ValueError: The timeout is not a duration.
@@ -224,7 +228,8 @@ class ReconnectingSession:
             try:
                 return await asyncio.wait_for(self._wait_connected(), timeout)
             except TimeoutError:
-                raise CallTimeout("there was no connection in time") from None
+                text, failure = "there was no connection in time", self._failure
+                raise CallTimeout(text if failure is None else f"{text}: {_text_of(failure)}") from failure
 
     async def _wait_connected(self) -> Session:
         while True:
@@ -405,7 +410,7 @@ class ReconnectingSession:
             try:
                 session = self.session or await self.connected(left())
             except CallTimeout as error:
-                raise error from refusal
+                raise error from refusal or error.__cause__
             try:
                 return await send(session, left())
             except (ConnectionLost, RpcError) as error:
@@ -418,7 +423,7 @@ class ReconnectingSession:
 
     def _loss(self) -> ConnectionLost:
         text = "the session is closed" if self._reason is None else "no more connections are made"
-        loss = ConnectionLost(text, was_sent=False)
+        loss = ConnectionLost(text if self._reason is None else f"{text}: {_text_of(self._reason)}", was_sent=False)
         loss.__cause__ = self._reason
         return loss
 
@@ -447,7 +452,7 @@ class ReconnectingSession:
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
         backoff = self.backoff()
-        failed = 0
+        failed = broken = 0
         while not self._is_closed:
             try:
                 session = await self._connect()
@@ -455,6 +460,7 @@ class ReconnectingSession:
                 if not is_failure(error):
                     raise
                 self._hooks.peer_fault(error)
+                self._failure = error
                 failed += 1
                 if not isinstance(error, Exception) or not self.may_retry(error, failed):
                     raise
@@ -462,9 +468,16 @@ class ReconnectingSession:
                 failed = 0
                 began = loop.time()
                 await self._run_session(session)
-                # Otherwise a peer that accepts and closes at once would be contacted without a pause.
-                if loop.time() - began > backoff.bound:
-                    backoff.reset()
+                self._failure = fault = session.fault
+                if isinstance(fault, ConnectionLost) and isinstance(fault.__cause__, ParseError):
+                    broken += 1
+                    if not self.may_retry(fault, broken):
+                        raise fault
+                else:
+                    broken = 0
+                    # Otherwise a peer that accepts and closes at once would be contacted without a pause.
+                    if loop.time() - began > backoff.bound:
+                        backoff.reset()
             await asyncio.sleep(backoff.next_delay())
 
     def backoff(self) -> Backoff:
@@ -528,6 +541,10 @@ class ReconnectingSession:
                 if not session.is_connected:
                     raise ConnectionLost("the connection ended in on_connect")
         return session
+
+
+def _text_of(error: BaseException) -> str:
+    return shorten(str(error)) or type(error).__qualname__
 
 
 def _is_unserved(session: Session, outcome: Any) -> bool:

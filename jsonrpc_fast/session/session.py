@@ -26,6 +26,7 @@ from typing import Any, Final, Self, Unpack, overload
 from .._checks import check_seconds
 from ..codec import ParseError
 from ..codec.encoders import PLAIN
+from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
@@ -393,10 +394,13 @@ class Session(Caller):
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, ParseError):
+            if error.code is ParseErrorCode.TRUNCATED:  # the end follows, and the calls are lost by it
+                loss = ConnectionLost(str(error))
+                loss.__cause__ = error
+                self._engine.fault = loss
             self._engine.receive(error)
         elif isinstance(error, OSError):
-            self._engine.fault = error
-            self._engine.hooks.peer_fault(error)
+            self._engine.broke(error)
         elif isinstance(error, HttpStatusError | InvalidResponse):
             self._engine.hooks.peer_fault(error)
         else:

@@ -9,6 +9,8 @@ from ..errors import ConnectionLost
 
 NO_CODE: Final = 1005
 """Stands for a close frame without a code."""
+ABNORMAL: Final = 1006
+"""Stands for a connection that ended without a close frame."""
 
 
 class CloseCode(enum.IntEnum):
@@ -26,4 +28,7 @@ def fault_of(code: int) -> ConnectionLost | None:
     """Return the fault of a connection that the peer has closed; None if the code is that of a normal end."""
     if code in (CloseCode.NORMAL, CloseCode.GOING_AWAY, NO_CODE):
         return None
-    return ConnectionLost(f"the peer closed the connection with {code}")
+    fault = ConnectionLost(f"the peer closed the connection with {code}")
+    if code == ABNORMAL:
+        fault.__cause__ = EOFError("the socket ended")
+    return fault

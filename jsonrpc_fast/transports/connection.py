@@ -51,7 +51,7 @@ from .._checks import check_callable, check_count, check_seconds, check_type
 from .._parts import TaskPart
 from ..codec import ParseError
 from ..codec.encoders import PLAIN, Encoders
-from ..errors import ConnectionLost, StateError, run_callback
+from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
@@ -398,6 +398,12 @@ class Connection(Transport):
         self._outbox.close()
         self._delivery.update()
 
+    def note(self, fault: ConnectionLost, cause: Exception) -> None:
+        """Note what breaks the connection, if nothing has before: it is reported when the channel is lost."""
+        if self.fault is None:
+            fault.__cause__ = cause
+            self.fault = fault
+
     def _lost(self, fault: Exception | None) -> None:
         """Handle the end of the channel. Further calls do nothing."""
         if self._state is State.CLOSED:
@@ -435,9 +441,7 @@ class Connection(Transport):
         """Return the exception for a message that cannot be sent in this state."""
         if self._state is State.IDLE or self._state is State.CONNECTING:
             return self._state_error()
-        error = ConnectionLost("the transport is closed" if self.fault is None else "the channel broke")
-        error.__cause__ = self.fault
-        return error
+        return lost("the transport is closed", "the channel broke", self.fault)
 
     def report_invalid(self, fault: ParseError) -> None:
         """Report an invalid message. Subclasses whose channel closes because of some faults override this."""
@@ -707,15 +711,18 @@ class Delivery:
         connection = self._connection
         if type(item) is ParseError:
             connection.report_invalid(item)
-            self._count_faults(1)
+            self._count_faults(1, item)
             if self._reader.has_ended:
+                connection.note(ConnectionLost(str(item)), item)
                 self._has_ended = True
                 self.update()
             return
         if connection.onmessage is not None:
             connection.run_callback("onmessage", connection.onmessage, item)
         if type(item) is list:
-            self._count_faults(sum(type(one) is ParseError for one in item))
+            faults = [one for one in item if type(one) is ParseError]
+            if faults:
+                self._count_faults(len(faults), faults[-1])
 
     def _deliver_backlog(self) -> None:
         """Deliver the backlog for one turn, then handle the end of the stream or of the channel."""
@@ -735,11 +742,12 @@ class Delivery:
             else:
                 self._connection.report_end()
 
-    def _count_faults(self, count: int) -> None:
+    def _count_faults(self, count: int, last: ParseError) -> None:
         self._faults += count
         maximum, connection = self._max_faults, self._connection
         if maximum is not None and self._faults > maximum and connection.fault is None:
-            connection.fault = ConnectionLost(f"the peer sent more than {maximum} invalid messages")
+            # The last one says what the peer does.
+            connection.note(ConnectionLost(f"the peer sent more than {maximum} invalid messages"), last)
             connection.begin_closing()
 
 

@@ -28,7 +28,7 @@ from websockets.frames import Opcode
 from websockets.protocol import Protocol
 from websockets.protocol import State as WireState
 
-from ...errors import ConnectionLost
+from ...errors import ConnectionLost, ParseError
 from ..channel import HIGH_WATER_BYTES
 from ..close_codes import CloseCode, fault_of
 from ..connection import DROPPED_BYTES, TURN_SECONDS
@@ -268,7 +268,7 @@ class WebSocketChannel(LayeredChannel):
             fault = self.fault
         elif not was_begun_here:
             cause, fault = fault, ConnectionLost("the peer ended the connection without a close frame")
-            fault.__cause__ = cause
+            fault.__cause__ = cause or EOFError("the socket ended")
         self.events.lost(fault)
 
     # Receiving.
@@ -396,7 +396,8 @@ class WebSocketChannel(LayeredChannel):
         self._reader.clear()
         if wire.close_rcvd is None:
             code = wire.close_sent.code if wire.close_sent is not None else CloseCode.PROTOCOL_ERROR
-            self.fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}")
+            reason = f": {cause}" if isinstance(cause, ParseError) else ""
+            self.fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}{reason}")
             self.fault.__cause__ = cause
         else:
             self.fault = fault_of(int(wire.close_rcvd.code))

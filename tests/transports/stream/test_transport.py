@@ -93,7 +93,10 @@ async def test_a_framing_fault_closes_the_connection() -> None:
         await writer.wait_closed()
         await eventually(lambda: "closed" in told)
         assert isinstance(told[0], ParseError)
-        assert told[1:] == ["closed"]
+        assert isinstance(told[1], ConnectionLost)
+        assert str(told[1]) == str(told[0])
+        assert told[1].__cause__ is told[0]
+        assert told[2:] == ["closed"]
         assert ended == []
 
 

@@ -1,0 +1,169 @@
+"""Why a connection broke, and what a response that cannot be read says: in exceptions, `session.fault` and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import ParseError, hooks
+from jsonrpc_fast._logs import Seldom
+from jsonrpc_fast.codes import ParseErrorCode
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost
+from jsonrpc_fast.hooks import log_broken
+from jsonrpc_fast.session import ReconnectingSession, Session
+from jsonrpc_fast.transports import TcpClient
+
+from ..support.tables import rows
+
+
+@asynccontextmanager
+async def answering(*texts: bytes) -> AsyncIterator[tuple[str, int]]:
+    """Serve connections that answer the first line with these bytes and stay open; yield the address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        for text in texts:
+            writer.write(text)
+        if not texts or texts[-1] == b"":
+            writer.close()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()
+    finally:
+        server.close()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return the lines of the log, and forget them, and that there was one in this second."""
+    found = [(record.levelname, record.getMessage()) for record in caplog.records]
+    caplog.clear()
+    hooks._broken = Seldom()  # type: ignore[misc]
+    return found
+
+
+BROKEN: Any = {
+    "framing": (
+        {"framing": "content-length"},
+        [b'{"jsonrpc":"2.0","id":1,"result":1}\n'],
+        "the framing is invalid; it looks like newline framing: one message per line, without headers",
+        ParseErrorCode.INVALID_FRAMING,
+        True,
+    ),
+    "faults": (
+        {"max_faults": 1},
+        [b"[1]\n{}\n"],
+        "the peer sent more than 1 invalid messages",
+        ParseErrorCode.MISSING_JSONRPC,
+        True,
+    ),
+    "cut off": ({}, [b'{"jsonrpc":"2.0",', b""], "the stream ended inside a message", ParseErrorCode.TRUNCATED, False),
+}
+
+
+@rows("options, texts, reason, code, is_logged", list(BROKEN.values()), ids=list(BROKEN))
+async def test_a_loss_says_why_to_callers_and_to_the_log(
+    options: Any,
+    texts: list[bytes],
+    reason: str,
+    code: ParseErrorCode,
+    is_logged: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines(caplog)
+    async with answering(*texts) as address, Session(TcpClient(*address, **options), timeout=5) as session:
+        with pytest.raises(ConnectionLost) as raised:
+            await session.call("m")
+        assert str(raised.value) == f"the connection broke: {reason}"
+        assert raised.value.__cause__ is session.fault
+        assert isinstance(session.fault, ConnectionLost)
+        assert str(session.fault) == reason
+        assert isinstance(session.fault.__cause__, ParseError)
+        assert session.fault.__cause__.code is code
+        await session.wait_closed()
+        with pytest.raises(ConnectionLost, match="the connection broke: ") as later:
+            await session.call("m")
+        assert later.value.was_sent is False
+    assert lines(caplog) == ([("WARNING", f"a connection broke: {reason}")] if is_logged else [])
+
+
+async def test_connecting_again_to_a_peer_with_another_framing_is_neither_silent_nor_endless() -> None:
+    failures: list[Exception] = []
+
+    def retry(error: Exception) -> bool:
+        failures.append(error)
+        return True
+
+    async with answering(b'{"jsonrpc":"2.0","id":1,"result":1}\n') as address:
+        client = ReconnectingSession(
+            lambda: TcpClient(*address, framing="content-length"),
+            min_delay_seconds=0,
+            max_attempts=2,
+            retry=retry,
+            timeout=5,
+        )
+        async with client:
+            for _ in range(2):
+                with pytest.raises(ConnectionLost, match="the connection broke: the framing is invalid"):
+                    await client.call("m")
+            with pytest.raises(ConnectionLost, match=r"no more connections are made: .*the framing is invalid"):
+                await client.call("m")
+    assert [str(error).split(";")[0] for error in failures] == ["the framing is invalid"]
+
+
+async def test_a_timeout_for_want_of_a_connection_says_why_there_is_none() -> None:
+    def refuse() -> TcpClient:
+        raise ConnectionRefusedError("nobody is there")
+
+    client = ReconnectingSession(refuse, min_delay_seconds=60, max_delay_seconds=60)
+    starting = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0)
+    with pytest.raises(CallTimeout, match=r"there was no connection in time: .*nobody is there") as raised:
+        await client.call("m", timeout=0.01)
+    assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+    await client.close()
+    with pytest.raises(ConnectionLost):
+        await starting
+
+
+def _lost(cause: Exception | None) -> ConnectionLost:
+    error = ConnectionLost("the peer left")
+    error.__cause__ = cause
+    return error
+
+
+@rows(
+    "error, level",
+    [
+        (ConnectionResetError("x"), "DEBUG"),
+        (_lost(EOFError("x")), "DEBUG"),
+        (_lost(BrokenPipeError("x")), "DEBUG"),
+        (_lost(None), "WARNING"),
+        (_lost(ParseError(ParseErrorCode.INVALID_FRAMING)), "WARNING"),
+        (OSError(5, "x"), "WARNING"),
+    ],
+    ids=["reset", "left", "reset below", "judged here", "unreadable", "of the system"],
+)
+def test_a_peer_that_leaves_is_no_warning(error: Exception, level: str, caplog: pytest.LogCaptureFixture) -> None:
+    lines(caplog)
+    with caplog.at_level(logging.DEBUG, logger="jsonrpc_fast"):
+        log_broken(error)
+    assert [name for name, _ in lines(caplog)] == [level]
+
+
+def test_a_line_that_others_can_cause_is_logged_once_a_second_with_the_number_of_those_left_out() -> None:
+    seldom = Seldom()
+    assert [seldom.take(now) for now in (5.0, 5.1, 5.9, 6.0, 7.5)] == [
+        "",
+        None,
+        None,
+        " (2 more were not logged before)",
+        "",
+    ]
