@@ -95,7 +95,7 @@ def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -
         if found.text is not None and framing != "sse":
             assert data.startswith(found.text, found.offset)
         if found.line is not None:
-            assert data.count(b"\n", 0, frame.offset) == frame.line - 1
+            assert data.count(b"\n", 0, found.offset) == found.line - 1
     if framing == "newline":
         assert None not in [frame.text for frame, _ in located]
 
