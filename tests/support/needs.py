@@ -27,6 +27,8 @@ DEBIAN: Final = {
     "nginx": "nginx",
     "node": "nodejs",
     "npm": "npm",
+    "ovsdb-server": "openvswitch-switch",
+    "ovsdb-tool": "openvswitch-switch",
     "redis-server": "redis-server",
     "systemd-analyze": "systemd",
     "systemd-socket-activate": "systemd",

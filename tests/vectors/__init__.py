@@ -1,6 +1,7 @@
 """Data that both backends read: one JSON object for each row, literal texts and their expected results.
 
 rules.ndjson            the rules of docs/rules.md, row by row, written by hand: a text and its result in each preset
+peers.ndjson            messages that programs write, and their kind or fault in three presets
 faults_of_texts.ndjson  texts that are not JSON or not UTF-8, and the byte at which they stop being it
 utf_8.ndjson            characters that strings may hold
 numbers.ndjson          tokens of numbers, and the number that is written exactly so, or null
