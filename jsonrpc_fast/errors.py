@@ -5,7 +5,7 @@
     │   └── EncodeError          a value cannot be written as JSON
     ├── ValueError
     │   ├── ParseError           a message breaks a rule; decoding returns it and does not raise it
-    │   └── InvalidResponse      a server sent something that is not a response to the call
+    │   └── InvalidResponse      the peer sent something that is not a response to the call
     ├── RuntimeError
     │   ├── StateError           the state of a transport or a session does not allow the call
     │   ├── HandshakeError       the handshake of a protocol failed
@@ -89,10 +89,18 @@ class ProgramStartError(OSError):
 
 
 class InvalidResponse(ValueError):
-    """A server sent something that is not a response to the call, or a result that is not of the expected type.
+    """The peer sent something that is not a response to the call, or a result that is not of the expected type.
 
-    `__cause__` is the ParseError of a malformed response.
+    `__cause__` is the ParseError of a malformed response, and the text says what is malformed.
     """
+
+
+def malformed(fault: ParseError) -> InvalidResponse:
+    """Return the exception for a response that cannot be read."""
+    place = "" if fault.offset is None else f", at byte {fault.offset}"
+    error = InvalidResponse(f"the response is malformed: {fault}{place}")
+    error.__cause__ = fault
+    return error
 
 
 class HttpStatusError(RuntimeError):

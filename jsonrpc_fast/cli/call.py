@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from .._version import __version__
-from ..codec import Notification, ParseError, decode
+from ..codec import Notification, decode
 from ..codes import ErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, RpcError
 from ..framing.frames import Framing
@@ -218,7 +218,7 @@ async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Name
         method, params = "tools/call", {"name": method, "arguments": params or {}}
     try:
         result = await peer.call(method, params)
-    except ParseError:
+    except InvalidResponse:
         raise
     except ValueError as error:  # the result breaks the protocol
         raise InvalidResponse(str(error)) from None

@@ -1,8 +1,8 @@
 """Clients each of whose calls is an exchange: one request and its response, over HTTP or another carrier. No IO.
 
 Rules:
-  - A response settles a call only if it has the id of the call. So does an error with the id null: the server could not
-    read the id, and the HTTP response belongs to this request. In a batch such an error belongs to the whole batch if
+  - A response settles a call only if it has the id of the call. So does an error with the id null or without an id: the
+    HTTP response belongs to this request, in every profile. In a batch such an error belongs to the whole batch if
     it is the only response, and otherwise to the only call without a response.
   - If a response settles a call, the HTTP status is ignored, because some servers map error codes to statuses.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +20,7 @@ from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders
-from ..errors import HttpStatusError, InvalidResponse, RpcError
+from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
 from ..handlers.returned import result_reader, results_reader
 from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import Profile, check_batches
@@ -72,6 +72,7 @@ class ExchangeClient:
         check_type("profile", profile, Profile)
         self._timeout = timeout
         self._profile = profile
+        self._reads = _without_ids(profile)
         self._raw = raw
         self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
         self._ids = count(1)
@@ -157,7 +158,7 @@ class ExchangeClient:
     def _decode(self, http_response: ReadResponse, raw: bool) -> Any:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
-        received = decode(http_response.body, self._profile, raw=raw)
+        received = decode(http_response.body, self._reads, raw=raw)
         # A proxy may send HTML with an error status, which says more than the fault of the body.
         if isinstance(received, ParseError) and not http_response.is_success:
             raise http_response.status_error()
@@ -166,10 +167,10 @@ class ExchangeClient:
     def _read_result(self, http_response: ReadResponse, id: int, is_typed: bool) -> Any:
         """Return the result of a call, or raise its error. The result is left as `Raw` if it will get a type."""
         response = self._decode(http_response, self._raw or is_typed)
-        if isinstance(response, Response) and _is_response_to(response, id):
+        if isinstance(response, Response) and self._is_response_to(response, id):
             return self._result_of(response)
         if isinstance(response, ParseError):
-            raise InvalidResponse("the response is malformed") from response
+            raise malformed(response)
         raise http_response.fault("the response does not belong to this call")
 
     def _read_results(self, http_response: ReadResponse, ids: Collection[int | None], is_typed: bool) -> list[Any]:
@@ -180,7 +181,7 @@ class ExchangeClient:
             return []
         received = self._decode(http_response, self._raw or is_typed)
         if isinstance(received, ParseError):
-            raise InvalidResponse("the response is malformed") from received
+            raise malformed(received)
         # Section 6: the server sends a single error if the batch itself is invalid. Some servers put it into an array.
         whole = received[0] if isinstance(received, list) and len(received) == 1 else received
         if isinstance(whole, Response) and whole.id is None:
@@ -192,8 +193,7 @@ class ExchangeClient:
         unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
         for item in received:
             if isinstance(item, ParseError):
-                value: Any = InvalidResponse("the response is malformed")
-                value.__cause__ = item
+                value: Any = malformed(item)
             elif isinstance(item, Response):
                 value = item.result if item.error is None else self._error_of(item)
             else:
@@ -214,6 +214,13 @@ class ExchangeClient:
             found[missing] = unknown.pop()
         return [found[id] if id in found else _missing(unknown) for id in ids]
 
+    def _is_response_to(self, response: Response[Any], id: int) -> bool:
+        # An error may have no id, or the id null if the server could not read the id (section 5). A result may not,
+        # unless the profile says so.
+        if response.id is None:
+            return response.error is not None or self._profile.missing_ids is True
+        return type(response.id) is int and response.id == id
+
     def _error_of(self, response: Response[Any]) -> RpcError:
         error = response.error
         assert error is not None
@@ -226,11 +233,10 @@ class ExchangeClient:
         return response.result
 
 
-def _is_response_to(response: Response[Any], id: int) -> bool:
-    # An error may have the id null if the server could not read the id (section 5). A result may not.
-    if response.id is None:
-        return response.error is not None
-    return type(response.id) is int and response.id == id
+@lru_cache(maxsize=64)
+def _without_ids(profile: Profile) -> Profile:
+    """Return the profile that also accepts errors without an id: the exchange says which request they answer."""
+    return profile if profile.missing_ids else profile.replace(missing_ids="errors")
 
 
 def _missing(unknown: list[Exception]) -> InvalidResponse:

@@ -146,8 +146,8 @@ class Caller:
             CallCancelled: `cancel` was called.
             ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if the
                 peer has not served the request and never will.
-            ParseError: The response is malformed.
-            InvalidResponse: The result is not of the type `returns`: the text names the method and the place.
+            InvalidResponse: The response is malformed: the text says how, and the cause is the ParseError. Or the
+                result is not of the type `returns`: the text names the method and the place.
             StateError: The session is not started.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """

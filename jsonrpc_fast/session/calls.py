@@ -9,15 +9,16 @@ Rules:
     dropped. Only the newest `max_tombstones` are kept.
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
   - This side never uses an id for two calls at a time.
-  - A response settles the call with its id, even if the response is malformed or has no other valid member.
+  - A response settles the call with its id, even if the response is malformed or has no other valid member, or if its
+    text cannot be read behind the id (`ParseError.settles`).
   - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
     an unknown id is a fault.
-  - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
-    refuses a batch that it cannot read. If there is no such batch, it settles the only call in flight, unless it may be
-    about one that was given up (`Calls.only_awaited`). An error about the method or the params comes from a peer that
-    could have read an id: it is a response to a notification, which some peers send although they must not, and settles
-    nothing. An error about a notification that the peer cannot read, for example because it is too large, cannot be
-    distinguished from one about a call: the call fails.
+  - An error with the id null, and a malformed response without an id, settles a batch of this side if exactly one has
+    had no response yet: this is how a peer refuses a batch that it cannot read. If there is no such batch, it settles
+    the only call in flight, unless it may be about one that was given up (`Calls.only_awaited`). An error about the
+    method or the params comes from a peer that could have read an id: it is a response to a notification, which some
+    peers send although they must not, and settles nothing. An error about a notification that the peer cannot read, for
+    example because it is too large, cannot be distinguished from one about a call: the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" means that there is nothing to send.
@@ -493,27 +494,34 @@ class Calls:
         error = message.error
         if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
             return None
+        return self._settle_unnamed(Outcome.ERROR, error) or None
+
+    def _settle_unnamed(self, outcome: Outcome, settled_by: Any) -> list[Call]:
+        """Settle the calls that a response without an id is about, if that is certain, and return them."""
         if len(self._open_batches) == 1:
             [batch] = self._open_batches
             calls = batch.calls
         else:
             only = self.only_awaited()
             calls = [] if only is None else [only]
-        settled = [call for call in calls if self.settle(call.id, Outcome.ERROR) is call]
+        settled = [call for call in calls if self.settle(call.id, outcome) is call]
         for call in settled:
-            call.settled_by = error
-        return settled or None
+            call.settled_by = settled_by
+        return settled
 
-    def settle_malformed(self, fault: ParseError) -> Call | bool:
-        """Return the call that a malformed message settles; True if it is a late response, False if it is neither."""
-        # Some servers send a response with nothing but an id, which looks like a request without a method.
-        if fault.id is None or (fault.reply_expected and fault.code is not ParseErrorCode.MISSING_METHOD):
-            return False
-        call = self.settle(fault.id, Outcome.FAULT)
-        if call is None:
-            return self._is_lost or self.is_late_response(fault.id)
-        call.settled_by = fault
-        return call
+    def settle_malformed(self, fault: ParseError) -> list[Call] | None:
+        """Return the calls that a malformed message settles: [] if it is a late response, None if it is neither."""
+        if fault.code is ParseErrorCode.MISSING_ID:
+            return self._settle_unnamed(Outcome.FAULT, fault) or ([] if self._is_lost else None)
+        settled, is_late = [], False
+        for id in fault.settles:
+            call = self.settle(id, Outcome.FAULT)
+            if call is None:
+                is_late = self._is_lost or self.is_late_response(id) or is_late
+            else:
+                call.settled_by = fault
+                settled.append(call)
+        return settled if settled or is_late else None
 
     def progress_with(self, token: ProgressToken, now: float) -> Call | None:
         """Record progress on the call with this token, and return the call; None if there is no such call."""

@@ -37,7 +37,7 @@ from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, run_callback
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
 from ..handlers import Handlers, RequestContext
 from ..handlers.failures import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
@@ -307,10 +307,9 @@ class Engine:
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
         settled = self.calls.settle_malformed(fault)
-        if settled is True:
-            return
-        if settled is not False:
-            self._settled(settled)
+        if settled is not None:
+            for call in settled:
+                self._settled(call)
             return
         self.hooks.peer_fault(fault)
         # Those without an id have a budget: two ends that respond to each other's responses would never stop.
@@ -532,7 +531,8 @@ class Engine:
         elif outcome is Outcome.ERROR:
             error = self._remote_error(call.settled_by)
         elif outcome is Outcome.FAULT:
-            error = call.settled_by
+            fault = call.settled_by
+            error = malformed(fault) if isinstance(fault, ParseError) else fault
         elif outcome is Outcome.TIMEOUT:
             error = CallTimeout("no response came in time")
         elif outcome is Outcome.CANCELLED:

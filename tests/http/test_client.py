@@ -322,6 +322,17 @@ def test_the_fault_of_a_response_is_the_cause(way: Way) -> None:
     with pytest.raises(InvalidResponse) as caught:
         way.answered(lambda client: client.call("m"), b'{"jsonrpc":"1.0","id":1,"result":3}')
     assert isinstance(caught.value.__cause__, ParseError)
+    assert str(caught.value) == 'the response is malformed: jsonrpc is not the string "2.0"'
+    with pytest.raises(InvalidResponse, match=r"^the response is malformed: the text is not JSON, at byte 33$"):
+        way.answered(lambda client: client.call("m"), b'{"jsonrpc":"2.0","id":1,"result":NaN}')
+
+
+@every_way
+def test_an_error_without_an_id_belongs_to_its_exchange_in_every_profile(way: Way) -> None:
+    answer = b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal Error"}}'
+    for call in (lambda client: client.call("m"), lambda client: client.batch([("a", None), ("b", None)])):
+        with pytest.raises(RpcError, match="Internal Error"):
+            way.answered(call, answer)
 
 
 @every_way

@@ -116,8 +116,11 @@ async def test_a_malformed_answer_is_raised() -> None:
         call = asyncio.create_task(session.call("m"))
         await wire.next()
         wire.send(b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}')
-        with pytest.raises(ParseError):
+        with pytest.raises(
+            InvalidResponse, match=r"^the response is malformed: the message of the error is not a string$"
+        ) as raised:
             await call
+        assert isinstance(raised.value.__cause__, ParseError)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Limits, Notification, ParseError, Raw, Request, Response
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast import JSONRPC, LENIENT, Limits, Notification, Raw, Request, Response
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from jsonrpc_fast.session import Handlers, Session, SessionContext, serving
 from jsonrpc_fast.session.room import memory_of
 from jsonrpc_fast.transports import memory_pair
@@ -225,8 +225,27 @@ async def test_an_id_that_is_used_twice_in_a_batch() -> None:
         b'{"jsonrpc":"2.0","id":1,"result":"\\ud800"}',
         b'{"jsonrpc":"2.0","id":1,"result":"%s"}' % (b"x" * 20_000),
         b'[{"jsonrpc":"2.0","id":1}]',
+        b'{"jsonrpc":"2.0","id":1,"result":NaN}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":[1,Infinity]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"title":"caf\xe9"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":"a\x1fb"}',
+        b'{"jsonrpc":"2.0","id":1,"result":[1,2,]}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":',
+        b'[{"jsonrpc":"2.0","id":1,"result":NaN}]',
     ],
-    ids=["only an id", "a lone surrogate", "too large", "in a batch"],
+    ids=[
+        "only an id",
+        "a lone surrogate",
+        "too large",
+        "in a batch",
+        "NaN",
+        "Infinity, nested",
+        "Latin-1",
+        "a control character",
+        "a trailing comma",
+        "cut off",
+        "NaN in a batch",
+    ],
 )
 @rows("is_late", [False, True])
 @pytest.mark.virtual_time
@@ -245,11 +264,33 @@ async def test_a_malformed_answer_settles_its_call(answer: bytes, is_late: bool)
                 await call
         wire.send(answer)
         if not is_late:
-            with pytest.raises(ParseError):
+            with pytest.raises(InvalidResponse, match=r"^the response is malformed: "):
                 await call
         await settle()
         assert (wire.received, faults.seen) == ([], [])
     await other.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_an_error_without_an_id_settles_the_only_call_in_flight() -> None:
+    error = b'{"jsonrpc":"2.0","error":{"code":5,"message":"no"}}'
+    for profile, expected in ((JSONRPC, InvalidResponse), (LENIENT, RpcError)):
+        one, other = memory_pair(profile=profile)
+        wire = Wire(other)
+        await other.start()
+        async with Session(one, timeout=5) as session:
+            calls = [asyncio.create_task(session.call("m")) for _ in range(2)]
+            await settle()
+            wire.send(error)
+            await settle()
+            assert not any(call.done() for call in calls)  # it may be about either
+            wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
+            wire.send(error)
+            assert await calls[0] == 1
+            with pytest.raises(expected) as raised:
+                await calls[1]
+        assert str(raised.value) in ("the response is malformed: the response has no id", "no (5)")
+        await other.disconnect()
 
 
 @rows(

@@ -19,7 +19,15 @@ import msgspec
 from ...codec import ParseError, Request
 from ...codec._backend import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import CallTimeout, ConnectionLost, HttpStatusError, RpcError, StateError, invalid_params
+from ...errors import (
+    CallTimeout,
+    ConnectionLost,
+    HttpStatusError,
+    InvalidResponse,
+    RpcError,
+    StateError,
+    invalid_params,
+)
 from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
@@ -102,7 +110,10 @@ class ClientSession(McpSession):
                 result = await self.call(step.method, step.params, timeout=timeout)
             # A malformed response shows that the server does not know the request, so it is treated as an error
             # response.
-            except ParseError as fault:
+            except InvalidResponse as error:
+                fault = error.__cause__
+                if not isinstance(fault, ParseError):
+                    raise
                 step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
             except (RpcError, CallTimeout) as error:
                 step = self._handshake.failed(error)

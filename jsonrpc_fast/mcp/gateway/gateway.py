@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, cast
 from ..._checks import check_count, check_seconds, check_type
 from ..._version import __version__
 from ...codec import Notification, Raw, Request
-from ...errors import CallTimeout, ConnectionLost, ParseError, RpcError, StateError, invalid_params
+from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError, invalid_params
 from ...profile import MCP_2025_11_25, Profile
 from ...session import Destination, SessionContext, SessionOptions
 from ...session.running import waiting
@@ -373,7 +373,7 @@ class GatewayConnection(FrontSession):
             raise RpcError(RELAY_ERROR, "the client did not respond in time") from None
         except (ConnectionLost, StateError):
             raise RpcError(RELAY_ERROR, "the client was lost") from None
-        except ParseError:
+        except InvalidResponse:
             raise RpcError(RELAY_ERROR, "the client sent an invalid response") from None
 
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:

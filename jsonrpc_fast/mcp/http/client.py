@@ -28,7 +28,7 @@ from typing import Any, Final, Unpack
 
 from ..._checks import check_count, check_headers, check_seconds
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
-from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse, malformed
 from ...framing.sse import Event
 from ...profile import JSONRPC
 from ...transports.channel import Channel, Events
@@ -410,7 +410,7 @@ class StreamableHttpClient(Connection):
             raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
         if isinstance(item, ParseError) and (item.id is None or id_key(item.id) not in post.ids):
-            raise InvalidResponse("the response is malformed") from item
+            raise malformed(item)
         self._on_item(post, item, response)
         if post.ids:
             raise InvalidResponse("the response does not belong to this request")

@@ -94,9 +94,10 @@ async def test_an_invalid_result_is_refused(call: str, answers: dict[str, Any], 
 
 async def test_a_result_must_be_an_object() -> None:
     async with scripted({"tools/call": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) as (client, _):
-        with pytest.raises(ParseError) as caught:
+        with pytest.raises(InvalidResponse) as caught:
             await client.call_tool("t")
-        assert caught.value.code is ParseErrorCode.INVALID_RESULT_TYPE
+        assert isinstance(caught.value.__cause__, ParseError)
+        assert caught.value.__cause__.code is ParseErrorCode.INVALID_RESULT_TYPE
     async with scripted({"tools/call": [[], "x"]}, profile=JSONRPC) as (client, _):
         for _ in range(2):
             with pytest.raises(InvalidResponse, match="it must be an object"):
