@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -57,6 +57,19 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+class LeftOut(pytest.Module):
+    """A file of tests that imports a library which is not installed."""
+
+    def collect(self) -> NoReturn:
+        missing = needs.missing_in(self.path)
+        pytest.skip(f"could not import '{missing}'", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
+    """Skip the tests of models where their libraries are not installed, as on PyPy and without the GIL."""
+    return LeftOut.from_parent(parent, path=module_path) if needs.missing_in(module_path) else None
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

@@ -470,6 +470,9 @@ def test_no_byte_behind_the_text_is_read(page: tuple[int, int]) -> None:
         for end in range(max(0, len(text) - 100), len(text) + 1):
             for closing in (b"", b"}", b"]", b"}]"):
                 part = text[:end] + closing
+                if sys.version_info >= (3, 14):
+                    # The interpreter marks references in their lowest bits: an object must begin at a multiple of 8.
+                    part = b" " * (-len(part) % 8) + part
                 guarded = bytes_up_to(address + size, part)
                 for raw in (False, True):
                     assert _core.decode(guarded, raw=raw) == _core.decode(part, raw=raw)

@@ -16,6 +16,7 @@ import shutil
 import sys
 import sysconfig
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -50,6 +51,16 @@ _NO_MODULE: Final = re.compile(
     r"could not import '(?P<module>[\w.]+)'.*|the extra `(?P<extra>[\w-]+)` is not installed"
     r"|(?P<name>[\w .-]+) is not installed(?: \(extra `(?P<of>\w+)`\))?.*"
 )
+
+
+_OF_MODELS: Final = re.compile(r"^(?:import|from) (?P<module>annotated_types|attrs|msgspec|pydantic)\b", re.MULTILINE)
+"""Imports that a file of tests may have although the library is missing on some Pythons: the file is skipped there."""
+
+
+def missing_in(path: Path) -> str | None:
+    """Return the first library of models that a file of tests imports and that is not installed; or None."""
+    found = _OF_MODELS.finditer(path.read_text(encoding="utf-8"))
+    return next((each["module"] for each in found if importlib.util.find_spec(each["module"]) is None), None)
 
 
 def program(name: str) -> str | None:
