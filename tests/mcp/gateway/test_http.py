@@ -146,6 +146,7 @@ async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
 
     @shop.server.tool
     async def think(who: str, context: Context) -> str:
+        shop.seen.append(who)
         await is_open.wait()
         context.log("error", f"{who} asked")
         return who
@@ -169,7 +170,7 @@ async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
 
     async with client_of(app) as client:
         asking = [asyncio.ensure_future(ask(client, who)) for who in ("alice", "bob")]
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(shop.seen) == 2)
         is_open.set()
         told = await asyncio.gather(*asking)
         assert told == ([["alice asked"], ["bob asked"]] if has_tokens else [[], []])
