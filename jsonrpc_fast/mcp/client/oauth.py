@@ -102,13 +102,19 @@ _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_e
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
     "start": "the tokens that are kept, or the request for authorization, cannot be used",
-    "resource": "the metadata of the server is malformed, or is that of another server",
-    "issuer": "the metadata of the authorization server is missing, malformed, or that of another issuer",
+    "resource": "the metadata of the server is that of another server",
+    "issuer": "the metadata of the authorization server names another issuer than the server does",
+    "unread resource": "the server did not give its metadata",
+    "no issuer": "the authorization server has no metadata where the specification expects them",
+    "bad issuer": "the metadata of the authorization server is malformed",
     "registration": "the authorization server did not register this client: ask its owner for a client_id",
-    "redirect": "the browser came back without a code, or from an issuer other than the one requested",
+    "redirect": "the browser came back from an issuer other than the one requested",
+    "code": "the browser came back without a code",
     "token": "the authorization server gave no token that can be used",
 }
-"""The fault at each step of the SDK."""
+"""The fault at each step of the SDK, and the faults that this module finds."""
+_REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
+"""The codes with which an authorization server says that a refresh token is of no more use (RFC 6749, section 5.2)."""
 _NO_SECRET: Final = secrets.token_hex()
 """The placeholder for the secret of a client without one: the SDK requires a secret, and `_prepare` removes it."""
 _DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
@@ -199,6 +205,8 @@ class OAuth(httpx2.Auth):
         flow: Flow | None = None
         outgoing = request
         stage = "start"
+        refreshing = contextlib.AsyncExitStack()  # holds the lock of the store while tokens are refreshed
+        is_refresh = False
         try:
             if not self._is_ready:
                 flow = provider.async_auth_flow(request)
@@ -210,10 +218,21 @@ class OAuth(httpx2.Auth):
                 if outgoing is request:
                     # `outgoing is request` distinguishes the caller's request from those that the SDK sends to get a
                     # token.
+                    await refreshing.aclose()
+                    is_refresh = False
                     sent = self._header = request.headers.get("authorization")
                     self._is_ready = True
                 else:
                     stage = _stage_of(outgoing)
+                    if not is_refresh and stage == "token" and _form_of(outgoing).get("grant_type") == "refresh_token":
+                        is_refresh = True
+                        await refreshing.enter_async_context(self._store.lock(self._storage.server))
+                        # A server that rotates refresh tokens ends all of them if an old one is used.
+                        if await self._storage.read_again():
+                            await flow.aclose()  # type: ignore[union-attr]  # it has made this request
+                            flow = provider.async_auth_flow(request)
+                            outgoing = await _step(flow.__anext__(), stage)
+                            continue
                     outgoing = _prepare(outgoing, self._storage.server)
                 proofs = self._sign(outgoing, stage)
                 response = yield outgoing
@@ -227,6 +246,8 @@ class OAuth(httpx2.Auth):
                     _bound(response)
                     if outgoing is not request:
                         response = await self._read(response, outgoing, stage)
+                        if is_refresh and response.status_code not in (200, 201):
+                            await _check_refusal(response)
                     elif self._storage.proofs is None and _DPOP.search(response.headers.get("www-authenticate", "")):
                         self._storage.proofs = _proofs(None)
                 elif flow is None:
@@ -246,6 +267,7 @@ class OAuth(httpx2.Auth):
         finally:
             if flow is not None:
                 await flow.aclose()
+            await refreshing.aclose()
 
     def _sign(self, outgoing: httpx2.Request, stage: str) -> Proofs | None:
         """Add a proof to a request, if tokens are bound to a key. Return the maker of the proof."""
@@ -269,6 +291,11 @@ class OAuth(httpx2.Auth):
             return response
         found = _members(await response.aread())
         if stage == "issuer":
+            self._storage.has_metadata = True
+            # The servers of some large providers name themselves with a slash at the end, and their metadata without.
+            expected = None if self._storage.context is None else self._storage.context.auth_server_url
+            if expected is not None and _is_same_issuer(found.get("issuer"), expected):
+                found["issuer"] = expected
             for name in _ENDPOINTS:
                 if isinstance(address := found.get(name), str):
                     _check_address(address, self._storage.server)
@@ -300,6 +327,7 @@ class _Storage:
         port: The port of the redirect, if there is one.
         proofs: Makes the proofs of DPoP; None where no server asked for them.
         is_bound: Whether the token is bound to the key of `proofs`.
+        has_metadata: Whether the authorization server sent something as its metadata.
     """
 
     _store: TokenStore
@@ -310,6 +338,21 @@ class _Storage:
     port: int | None = None
     proofs: Proofs | None = None
     is_bound: bool = False
+    has_metadata: bool = False
+
+    async def read_again(self) -> bool:
+        """Take the tokens that another client has stored meanwhile. Return whether there are other ones."""
+        if self.context is None or (text := await self._store.load(self.server)) is None:
+            return False
+        found = _tokens(_members(text).get("tokens"))
+        current = self.context.current_tokens
+        if found is None or (current is not None and found.access_token == current.access_token):
+            return False
+        self.is_bound = False
+        await self.read()
+        self.context.current_tokens = await self.get_tokens()
+        self.context.client_info = await self.get_client_info()
+        return True
 
     async def read(self) -> None:
         text = await self._store.load(self.server)
@@ -408,7 +451,7 @@ def browser(
                 redirect_uris=[AnyUrl(redirect_uri)],
                 token_endpoint_auth_method="none" if client_secret is None else "client_secret_basic",
             )
-        waiting = _Redirect(port, open_browser, sign_in_seconds)
+        waiting = _Redirect(port, open_browser, sign_in_seconds, storage)
         provider = OAuthClientProvider(
             server,
             OAuthClientMetadata(client_name=client_name, redirect_uris=[AnyUrl(redirect_uri)]),
@@ -568,6 +611,7 @@ class _Redirect:
     _port: int
     _open_browser: Callable[[str], object]
     _seconds: float
+    storage: _Storage
     context: OAuthContext = field(init=False)
     _address: str = ""
     _state: str = ""
@@ -577,7 +621,8 @@ class _Redirect:
         metadata = self.context.oauth_metadata
         if metadata is None:  # servers of 2025-03-26 have no metadata of the resource, and may have none at all
             if self.context.protected_resource_metadata is not None:
-                raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
+                fault = "bad issuer" if self.storage.has_metadata else "no issuer"
+                raise SignInError(f"sign-in failed: {_FAULTS[fault]}")
         elif "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
         # The SDK appends its query with a "?", even to an address that already has a query.
@@ -600,8 +645,13 @@ class _Redirect:
             found = redirect.result()
         if "code" not in found:
             raise SignInError(f"the authorization server did not let you in{_reason(found.get('error'))}")
+        if not found["code"]:
+            raise SignInError(f"sign-in failed: {_FAULTS['code']}")
         _stage.get().append("redirect")
-        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+        metadata, iss = self.context.oauth_metadata, found.get("iss")
+        if metadata is not None and _is_same_issuer(iss, str(metadata.issuer)):
+            iss = str(metadata.issuer)
+        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=iss)
 
 
 async def _asserted(assertion: Callable[..., Awaitable[str]], *arguments: str) -> str:
@@ -620,6 +670,8 @@ async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Re
     # A new exception without a cause, because the texts of the SDK's exceptions contain data from the server.
     except (OAuthFlowError, ValueError, httpx2.InvalidURL):
         reason = ""
+        if response is not None and stage == "resource" and response.status_code not in (200, 201):
+            stages.append("unread resource")
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
                 # Only a standard error code of the response is shown.
@@ -637,10 +689,30 @@ def _stage_of(request: httpx2.Request) -> str:
     return "token" if is_form else "registration"
 
 
+def _form_of(request: httpx2.Request) -> dict[str, str]:
+    return dict(parse_qsl(request.content.decode()))
+
+
+async def _check_refusal(response: httpx2.Response) -> None:
+    """Raise SignInError if a refresh failed, but the authorization server did not say that the token is of no use.
+
+    A person who signs in again would not help, and the token can be refreshed later.
+    """
+    code = _members(await response.aread()).get("error")
+    if code not in _REFUSALS:
+        text = f"the authorization server responded with the HTTP status {response.status_code}{_reason(code)}"
+        raise SignInError(f"the token could not be refreshed: {text}. Try again later")
+
+
+def _is_same_issuer(one: object, other: str) -> bool:
+    """Whether two issuers are the same but for one slash at the end."""
+    return isinstance(one, str) and one.removesuffix("/") == other.removesuffix("/") != ""
+
+
 def _prepare(request: httpx2.Request, server: str) -> httpx2.Request:
     """Return a request of the SDK with limits, and without the secret of a client that has none."""
     _check_address(request.url, server)
-    form = dict(parse_qsl(request.content.decode())) if _stage_of(request) == "token" else {}
+    form = _form_of(request) if _stage_of(request) == "token" else {}
     if form.get("client_secret") == _NO_SECRET:
         del form["client_secret"]
         request = httpx2.Request("POST", request.url, data=form)

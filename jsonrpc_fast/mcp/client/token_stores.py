@@ -14,13 +14,21 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
 from ...errors import SignInError
 from ...handlers.failures import on_failure
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK_SECONDS: Final = 60.0
+"""How long a client waits for another one that refreshes the tokens of the same file."""
+_LOOK_SECONDS: Final = 0.05
 MAX_RECORD_BYTES: Final = 256 * 1024
 """Maximum size of the string for a server."""
 
@@ -40,12 +48,23 @@ class TokenStore(Protocol):
         """Keep the string for a server, and replace the previous one."""
         ...
 
+    def lock(self, server: str) -> contextlib.AbstractAsyncContextManager[object]:
+        """Return a context in which no other client of the store refreshes the tokens for a server.
+
+        A store that only one client uses may return `contextlib.nullcontext()`.
+        """
+        ...
+
 
 class MemoryStore:
     """A store that ends with the process."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def lock(self, server: str) -> asyncio.Lock:
+        return self._locks.setdefault(server, asyncio.Lock())
 
     async def load(self, server: str) -> str | None:
         return self._texts.get(server)
@@ -84,6 +103,30 @@ class FileStore:
             SignInError: It is too large, other users can write to the folder, or it cannot be written.
         """
         await asyncio.to_thread(self._save, self._path(server), text.encode())
+
+    @contextlib.asynccontextmanager
+    async def lock(self, server: str) -> AsyncIterator[None]:
+        """Hold the lock of a server's file, which is one of the system: it ends with the process.
+
+        Raises:
+            SignInError: Another program holds it for more than LOCK_SECONDS, or the folder cannot be used.
+        """
+        path = self._path(server).with_suffix(".lock")
+        with _explained(f"{path} cannot be written"):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_folder()
+            number = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            for _ in range(round(LOCK_SECONDS / _LOOK_SECONDS)):
+                if _is_locked(number):
+                    break
+                # Not in a thread: a thread that waits for a lock cannot be interrupted.
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                raise SignInError(f"another program has been refreshing the tokens for {LOCK_SECONDS:g} s: {path}")
+            yield
+        finally:
+            os.close(number)
 
     def _path(self, server: str) -> Path:
         # Hashed: a URL has characters that are not allowed in file names, and may contain data that a listing must not
@@ -125,6 +168,18 @@ class FileStore:
         """Check that other users cannot put files into the folder."""
         if _is_shared(self.folder.stat(), 0o022):
             raise SignInError(f"other users can write to {self.folder}: it must belong to you and have the mode 700")
+
+
+def _is_locked(number: int) -> bool:
+    """Lock an open file if no other process, nor another open file of this one, has locked it."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -80,6 +80,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.refreshing: dict[str, RefreshToken] = {}
         self.grants: list[str] = []
+        self.issued: set[str] = set()
+        self.rotates = False
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -113,6 +115,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def exchange_refresh_token(self, client: Any, refresh_token: RefreshToken, scopes: list[str]) -> OAuthToken:
         self.grants.append("refresh")
+        if self.rotates:
+            del self.refreshing[refresh_token.token]
         return self.issue(scopes, f"{self.base}/mcp", client.client_id)
 
     def issue(self, scopes: list[str], resource: str | None, client_id: str) -> OAuthToken:
@@ -121,6 +125,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         token = jwt.encode(claims, KEY, algorithm="ES256", headers={"kid": "1"})
         refresh = RefreshToken(token=secrets.token_hex(16), client_id=client_id, scopes=scopes)
         self.refreshing[refresh.token] = refresh
+        self.issued.add(token)
         return OAuthToken(access_token=token, expires_in=60, scope=" ".join(scopes), refresh_token=refresh.token)
 
 
@@ -271,6 +276,78 @@ async def test_an_expired_token_is_refreshed_without_the_person() -> None:
         async with here.connect() as client:
             assert await text_of(client, "read") == "anna"
         assert (here.visits, here.provider.grants) == (1, ["code", "refresh"])
+
+
+@rows(
+    ("status", "body", "text"),
+    [
+        (
+            500,
+            {"error": "server_error", "error_description": SECRET},
+            "responded with the HTTP status 500: server_error",
+        ),
+        (503, SECRET, "HTTP status 503. Try again later$"),
+        (400, {"error": "invalid_request"}, "HTTP status 400: invalid_request"),
+        (429, {}, "HTTP status 429"),
+    ],
+    ids=str,
+)
+@pytest.mark.ci
+async def test_a_refresh_that_fails_opens_no_browser(status: int, body: Any, text: str) -> None:
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        await here.store.save(here.url, json.dumps({**record, "until": 0}))
+        here.answers["/token"] = JSONResponse(body, status)
+        auth = here.browser()
+        with pytest.raises(SignInError, match=f"^the token could not be refreshed: .* {text}"):
+            await here.connect(auth).__aenter__()
+        assert here.visits == 1
+        del here.answers["/token"]
+        async with here.connect(auth) as client:  # the next one is right
+            assert await text_of(client, "read") == "anna"
+        assert (here.visits, here.provider.grants) == (1, ["code", "refresh"])
+
+
+@rows("kind", ["memory", "file"])
+@pytest.mark.ci
+async def test_two_clients_of_one_store_do_not_race(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, passed, ended = time.time, 0, set()
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        challenge = {"www-authenticate": f'Bearer resource_metadata="{here.base}{RESOURCE}"'}
+        await (Response(None, 401, challenge) if token in ended else here.mcp)(scope, receive, send)
+
+    async with world() as here:
+        here.answers["/mcp"] = lambda: serve
+        here.provider.rotates = True
+        monkeypatch.setattr(time, "time", lambda: now() + passed)
+        stores = (
+            [FileStore(tmp_path / "tokens"), FileStore(tmp_path / "tokens")] if kind == "file" else [here.store] * 2
+        )
+        auths = [here.browser(store=store) for store in stores]
+        async with here.connect(auths[0]) as one, here.connect(auths[1]) as two:
+            assert await text_of(one, "read") == await text_of(two, "read") == "anna"
+            for number in range(1, 3):
+                passed = 100 * number
+                ended |= here.provider.issued
+                both = await asyncio.gather(text_of(one, "read"), text_of(two, "read"))
+                assert both == ["anna", "anna"]
+                assert (here.visits, here.provider.grants) == (1, ["code", *["refresh"] * number])
+
+
+@rows(("named", "issuer"), [("/", ""), ("", "/"), ("/", "/"), ("", "")])
+@pytest.mark.ci
+async def test_an_issuer_may_end_in_a_slash(named: str, issuer: str) -> None:
+    async with world() as here:
+        servers = [f"{here.base}/login{named}"]
+        here.answers[RESOURCE] = JSONResponse({"resource": here.url, "authorization_servers": servers})
+        for place in (f"{METADATA}/login", f"{METADATA}/login/"):
+            here.answers[place] = here.metadata(issuer=f"{here.base}/login{issuer}")
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
 
 
 async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
@@ -438,13 +515,31 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "another resource": (
         RESOURCE,
         lambda here: JSONResponse({"resource": "https://evil.example/mcp", "authorization_servers": [here.issuer]}),
-        "the metadata of the server is malformed, or is that of another server",
+        "the metadata of the server is that of another server$",
+        0,
+    ),
+    "no resource for now": (
+        RESOURCE,
+        lambda here: here.answers.update({RESOURCE[:-4]: Response(SECRET, 503)}) or Response(SECRET, 503),
+        "the server did not give its metadata$",
+        0,
+    ),
+    "malformed metadata": (
+        METADATA,
+        lambda here: JSONResponse([SECRET]),
+        "the metadata of the authorization server is malformed$",
+        0,
+    ),
+    "no metadata": (
+        METADATA,
+        lambda here: Response(SECRET, 404),
+        "the authorization server has no metadata where the specification expects them$",
         0,
     ),
     **{
         name: (METADATA, lambda here, changes=changes: here.metadata(**changes), text, 0)  # type: ignore[misc]
         for name, text, changes in (
-            ("another issuer", "missing, malformed, or that of another issuer", {"issuer": "https://evil.example"}),
+            ("another issuer", "names another issuer than the server does$", {"issuer": "https://evil.example"}),
             ("no PKCE", "does not say that it supports PKCE", {"code_challenge_methods_supported": None}),
             ("plain PKCE", "does not say that it supports PKCE", {"code_challenge_methods_supported": ["plain"]}),
             ("registration nowhere", BAD_ADDRESS, {"registration_endpoint": "http://a\x00b/"}),
@@ -466,7 +561,7 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "compressed metadata": (
         METADATA,
         lambda here: Response(b"\x1f\x8b" + bytes(100), headers={"content-encoding": "gzip"}),
-        "is missing, malformed",
+        "the metadata of the authorization server is malformed$",
         0,
     ),
     "endless resource": (RESOURCE, lambda here: StreamingResponse(endless()), "is too large", 0),
