@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import re
 from pathlib import Path
@@ -26,6 +25,7 @@ from jsonrpc_fast.transports import TcpClient, TcpServer
 from .support.asgi_servers import serving
 from .support.pages import write_scripts
 from .support.places import ROOT
+from .support.waiting import results_of
 
 
 def recipe(name: str, folder: Path) -> Any:
@@ -64,7 +64,7 @@ async def test_an_access_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 
 async def allowed_of(client: Any, method: str, count: int) -> int:
     """Return how many of some calls are allowed; the others are refused."""
-    found = await asyncio.gather(*[client.call(method) for _ in range(count)], return_exceptions=True)
+    found = await results_of(*[client.call(method) for _ in range(count)])
     refused = [error for error in found if isinstance(error, RpcError) and error.code == SessionErrorCode.SERVER_BUSY]
     assert len(refused) + found.count(1) == count
     return found.count(1)

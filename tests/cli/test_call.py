@@ -218,6 +218,21 @@ def test_notifications_in_a_batch_are_followed(capfd: pytest.CaptureFixture[str]
     assert (status, output) == (0, '{"method":"a"}\n{"method":"b","params":[1]}\n1\n')
 
 
+def test_the_method_of_a_notification_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    source = """input(); print('{"jsonrpc":"2.0","method":"größe"}'); print('{"jsonrpc":"2.0","id":1,"result":1}')"""
+    status, output, _ = call(capfd, "call", "--follow", "add", "--", sys.executable, "-X", "utf8", "-c", source)
+    assert (status, output) == (0, '{"method":"größe"}\n1\n')
+
+
+def test_the_first_faults_of_a_server_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """A server that prints a log to stdout causes one for each line."""
+    log, response = "[1]\\n" * 25, '{"jsonrpc":"2.0","id":1,"result":1}'
+    source = f"input(); print('{log}' + '{response}')"
+    status, output, errors = call(capfd, "call", "add", "--", sys.executable, "-c", source)
+    assert (status, output) == (0, "1\n")
+    assert len(errors.splitlines()) == 10, errors
+
+
 @pytest.mark.ci
 def test_notifications_are_followed_without_the_extra_mcp(server: list[str]) -> None:
     source = "import sys; sys.modules['msgspec'] = None; from jsonrpc_fast.cli.main import main; sys.exit(main())"

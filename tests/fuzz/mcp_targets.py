@@ -18,6 +18,7 @@ from jsonrpc_fast.mcp.server import Server
 
 from ..support.mcp_sample import sample
 from ..support.places import WIRE
+from ..support.waiting import results_of
 from .codec_targets import head
 from .mutate import message
 from .target import CANARY, Target, check
@@ -205,7 +206,7 @@ async def _client(data: bytes) -> Hashable:
                     end.get_prompt("p", {}),
                     end.list_prompts(),
                 )
-                outcomes.extend(await asyncio.gather(*calls, return_exceptions=True))
+                outcomes.extend(await results_of(*calls))
         except Exception as error:
             outcomes.append(error)
 

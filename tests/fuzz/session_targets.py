@@ -14,6 +14,7 @@ from jsonrpc_fast.session import Call, Convention, InboundRequest, LspConvention
 from jsonrpc_fast.session.ahead import Withdrawn, look_ahead
 
 from ..support.engines import Cancelled, End, Fault
+from ..support.waiting import results_of
 from .codec_targets import chunks, head
 from .differential import seeds
 from .mutate import message
@@ -173,7 +174,7 @@ async def _session(data: bytes) -> Hashable:
     await asyncio.sleep(0)
     await wire.play(data[2:], data[1])
     await served.wait_closed()
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    outcomes = await results_of(*calls)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             allowed = (RpcError, ConnectionLost, asyncio.CancelledError, ValueError)

@@ -17,7 +17,7 @@ from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 from ..support.memory import collect
 from ..support.session_pairs import Faults, sessions
 from ..support.tables import rows
-from ..support.waiting import forever, settle
+from ..support.waiting import forever, results_of, settle
 from .test_dispatch import on_another_loop
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"%s"}'
@@ -210,7 +210,7 @@ async def test_the_time_in_the_queue_counts() -> None:
     handlers.register("blocking", slow, timeout=0.05)
     handlers.register("count", count, timeout=0.01)
     async with sessions(handlers, max_handlers=1) as (client, _):
-        outcomes = await asyncio.gather(*map(client.call, ["blocking", "count", "count"]), return_exceptions=True)
+        outcomes = await results_of(*map(client.call, ["blocking", "count", "count"]))
     assert [getattr(error, "code", None) for error in outcomes] == [-32008] * 3
     assert begun == 0
 
@@ -237,6 +237,6 @@ async def test_closing_refuses_what_waits_with_a_deadline() -> None:
         calls = [asyncio.ensure_future(client.call("slow")) for _ in range(3)]
         await settle()
         await server.close(0)
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        outcomes = await results_of(*calls)
     assert [type(outcome) for outcome in outcomes] == [ConnectionLost, RpcError, RpcError]
     assert server.dropped_requests == 1

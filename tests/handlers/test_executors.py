@@ -21,7 +21,7 @@ from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.session import LspConvention, SessionContext
 
 from ..support.session_pairs import Faults, session_and_wire, sessions
-from ..support.waiting import eventually, settle
+from ..support.waiting import eventually, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -262,7 +262,7 @@ async def test_closing_does_not_wait_for_a_thread_for_ever(pool: ThreadPoolExecu
         await settle()
         await server.close(0)
         go_on.set()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await results_of(waiting)
     assert server.dropped_requests == 1
 
 

@@ -21,7 +21,7 @@ from jsonrpc_fast.http.batching import Batching
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
 
 from ..support.tables import rows
-from ..support.waiting import eventually, forever, settle
+from ..support.waiting import eventually, forever, results_of, settle
 
 Answer = Callable[[Any], Any]
 
@@ -75,13 +75,12 @@ async def test_the_calls_of_a_turn() -> None:
 async def test_each_caller_gets_its_own_outcome() -> None:
     posts = Posts()
     async with batching(posts) as calls:
-        found = await asyncio.gather(
+        found = await results_of(
             calls.call("add", [1, 2]),
             calls.call("refuse"),
             calls.call("add", [2, 2], returns=str),
             calls.call("add", [3, 2], returns=int),
             calls.call("x"),
-            return_exceptions=True,
         )
     assert posts.sizes == [5]
     assert (found[0], found[3]) == (3, 5)
@@ -94,7 +93,7 @@ async def test_params_that_cannot_be_encoded_fail_their_own_call() -> None:
     async with batching(posts) as calls:
         params: list[Any] = [[number, 1] for number in range(6)]
         params[3] = [object(), 1]
-        found = await asyncio.gather(*[calls.call("add", each) for each in params], return_exceptions=True)
+        found = await results_of(*[calls.call("add", each) for each in params])
     assert isinstance(found.pop(3), EncodeError)
     assert found == [1, 2, 3, 5, 6]
     assert sum(size or 1 for size in posts.sizes) == 5
@@ -118,7 +117,7 @@ async def test_one_answer_for_all(answer: Any, error: type[Exception]) -> None:
         return httpx2.Response(answer) if isinstance(answer, int) else httpx2.Response(200, content=answer)
 
     async with batching(Posts(respond)) as calls:
-        found = await asyncio.gather(*[calls.call("add", [1, 2]) for _ in range(3)], return_exceptions=True)
+        found = await results_of(*[calls.call("add", [1, 2]) for _ in range(3)])
     assert [type(each) for each in found] == [error] * 3
 
 
@@ -131,7 +130,7 @@ async def test_the_error_of_one_response_alone() -> None:
         return httpx2.Response(200, content=text)
 
     async with batching(Posts(respond)) as calls:
-        found = await asyncio.gather(*[calls.call("add", [1, 2]) for _ in range(2)], return_exceptions=True)
+        found = await results_of(*[calls.call("add", [1, 2]) for _ in range(2)])
     assert [type(each) for each in found] == [RpcError, InvalidResponse]
 
 
@@ -141,7 +140,7 @@ async def test_a_caller_that_is_cancelled() -> None:
     async with batching(posts) as calls:
         tasks = [asyncio.ensure_future(calls.call("add", [number, 1])) for number in range(3)]
         asyncio.get_running_loop().call_soon(tasks[0].cancel)
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        found = await results_of(*tasks)
         assert isinstance(found[0], asyncio.CancelledError)
         assert found[1:] == [2, 3]
         tasks = [asyncio.ensure_future(calls.call(method)) for method in ("wait", "wait")]
@@ -151,7 +150,26 @@ async def test_a_caller_that_is_cancelled() -> None:
         assert (tasks[0].cancelled(), tasks[1].done(), posts.cancelled) == (True, False, 0)
         tasks[1].cancel()
         await eventually(lambda: posts.cancelled == 1)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await results_of(*tasks)
+
+
+async def test_no_request_is_sent_if_all_callers_have_left() -> None:
+    posts = Posts()
+    async with batching(posts) as calls:
+        tasks = [asyncio.ensure_future(calls.call("add", [number, 1])) for number in range(3)]
+        for task in tasks:
+            asyncio.get_running_loop().call_soon(task.cancel)
+        found = await results_of(*tasks)
+        await settle()
+    assert [type(each) for each in found] == [asyncio.CancelledError] * 3
+    assert posts.sizes == []
+
+
+async def test_the_error_of_one_call_is_raised() -> None:
+    async with batching(Posts()) as calls:
+        with pytest.raises(RpcError) as caught:
+            await calls.call("refuse")
+    assert caught.value.code == 5
 
 
 async def test_calls_with_other_options_are_sent_apart() -> None:
@@ -166,7 +184,7 @@ async def test_calls_with_other_options_are_sent_apart() -> None:
 
 async def test_a_deadline() -> None:
     async with batching(Posts(), timeout=0.01) as calls:
-        found = await asyncio.gather(calls.call("wait"), calls.call("add", [1, 2]), return_exceptions=True)
+        found = await results_of(calls.call("wait"), calls.call("add", [1, 2]))
     assert [type(each) for each in found] == [CallTimeout] * 2
 
 

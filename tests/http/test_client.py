@@ -25,6 +25,7 @@ from jsonrpc_fast.session.proxies import proxy
 
 from ..support.memory import measured
 from ..support.tables import rows
+from ..support.waiting import results_of
 
 URL = "http://localhost/rpc"
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":3}'
@@ -460,7 +461,7 @@ def test_ids_are_never_used_twice(way: Way) -> None:
 
     def work(client: Any) -> Any:
         async def run_async() -> None:
-            await asyncio.gather(*[client.call("m") for _ in range(100)], return_exceptions=True)
+            await results_of(*[client.call("m") for _ in range(100)])
 
         def call() -> None:
             for _ in range(25):
@@ -677,3 +678,10 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert 'pip install "jsonrpc_fast[http]"' in run.stderr
+
+
+@rows("kind", [HttpClient, AsyncHttpClient])
+def test_a_relative_url_needs_a_client_or_a_base(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the URL must begin with http:// or https:// and have a host$"):
+        kind("/rpc")
+    assert isinstance(kind("/rpc", base_url="http://localhost"), kind)

@@ -41,6 +41,15 @@ async def test_a_request(endpoint: Endpoint) -> None:
     assert answer == Answer(200, {b"content-type": b"application/json", b"content-length": b"35"}, SUM)
 
 
+@rows("kind", [tuple, iter])
+async def test_headers_in_any_iterable(endpoint: Endpoint, kind: Any) -> None:
+    """ASGI: the headers are an iterable."""
+    client = Client(ADD)
+    client.scope["headers"] = kind(client.scope["headers"])
+    await endpoint(client.scope, client.receive, client.send)
+    assert client.sent[-1]["body"] == SUM
+
+
 async def test_a_request_of_an_async_function(endpoint: Endpoint) -> None:
     assert (await post(endpoint, ADD.replace(b"add", b"add_later"))).body == SUM
 
@@ -254,6 +263,7 @@ async def test_options_of_the_codec() -> None:
         ({"body_seconds": -1}, ValueError),
         ({"timeout": -1}, ValueError),
         ({"max_handlers": 0}, ValueError),
+        ({"max_handlers": None}, TypeError),
         ({"body_seconds": "1"}, TypeError),
         ({"allowed_hosts": "localhost"}, TypeError),
         ({"allowed_origins": "*"}, TypeError),

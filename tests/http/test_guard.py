@@ -15,6 +15,7 @@ from jsonrpc_fast.http.guard import Cancellable
 from ..support.asgi import Client
 from ..support.clock import START
 from ..support.tables import rows
+from ..support.waiting import forever
 
 pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.virtual_time]
 
@@ -55,6 +56,23 @@ async def test_work_that_ends() -> None:
 async def fail() -> None:
     await asyncio.sleep(0)
     raise ZeroDivisionError
+
+
+async def test_work_that_fails_after_the_watch_has_begun_leaves_no_watcher() -> None:
+    """`run` (support/async_tests.py) fails if a task is left."""
+
+    async def fail_late() -> None:
+        await asyncio.sleep(4 * module.WATCH_SECONDS)
+        raise ZeroDivisionError
+
+    async def receive() -> Any:
+        log.append("watched")
+        await forever()
+
+    with pytest.raises(ZeroDivisionError):
+        await guarded(fail_late(), receive=receive)
+    assert log == ["watched"]
+    await asyncio.sleep(0)
 
 
 async def test_its_time_is_over() -> None:

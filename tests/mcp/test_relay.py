@@ -32,7 +32,7 @@ from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
 from ..support.memory import measured
 from ..support.places import PEERS
 from ..support.tables import rows
-from ..support.waiting import forever, settle
+from ..support.waiting import forever, results_of, settle
 
 IDS = [b"7", b'"7"', b"0", b'""', b"-1", b"18446744073709551616", b"9" * 40, b"null", b"1.5", b'"\\u00e9"']
 
@@ -765,7 +765,7 @@ async def test_requests_to_a_killed_process_get_errors() -> None:
         calls += [asyncio.ensure_future(session.call("echo", [number])) for number in range(100)]
         await settle()
         os.kill(right.pid, signal.SIGKILL)
-        done = await asyncio.gather(*calls, return_exceptions=True)
+        done = await results_of(*calls)
         await relay.wait_closed()
     lost = [error for error in done if isinstance(error, Exception)]
     assert len(lost) >= 100

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ..support.async_tests import make_callable, run
 from ..support.tables import rows
-from ..support.waiting import forever
+from ..support.waiting import forever, results_of
 
 
 async def leave_a_task() -> None:
@@ -57,3 +57,17 @@ def test_hypothesis_finds_what_an_async_test_refuses() -> None:
 
     with pytest.raises(AssertionError, match=r"^refused 50"):
         made_callable(test)()
+
+
+async def test_an_exception_that_is_returned_is_no_outcome() -> None:
+    async def of(value: Any) -> Any:
+        return value
+
+    async def fail(error: BaseException) -> Any:
+        raise error
+
+    error, cancelled = ValueError("x"), asyncio.CancelledError()
+    assert await results_of(of(1), fail(error), of([error])) == [1, error, [error]]
+    assert [type(found) for found in await results_of(fail(cancelled))] == [asyncio.CancelledError]
+    with pytest.raises(AssertionError, match=r"^returned, and not raised: ValueError\('x'\)"):
+        await results_of(of(1), of(error))

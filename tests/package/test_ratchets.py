@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from ..support.ratchets import early_clocks, private_uses_in_package, real_sleeps
+from ..support.ratchets import early_clocks, private_uses_in_package, real_sleeps, sources
 
 pytestmark = pytest.mark.lint
 
@@ -19,3 +21,9 @@ def test_no_test_reads_a_clock_or_takes_a_port_when_its_module_is_imported() -> 
 
 def test_no_module_uses_a_private_name_of_another() -> None:
     assert list(private_uses_in_package()) == []
+
+
+def test_no_test_takes_a_returned_exception_for_a_raised_one() -> None:
+    """`gather(return_exceptions=True)` cannot tell: `results_of` (support/waiting.py) can."""
+    found = [name for name, _ in sources(re.compile(r"return_exceptions=True"))]
+    assert sorted(found) == ["isolated/hostile_clients.py", "package/test_ratchets.py", "support/waiting.py"]

@@ -27,7 +27,7 @@ from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
 from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions
 from ..support.tables import rows
-from ..support.waiting import eventually, settle
+from ..support.waiting import eventually, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -425,7 +425,7 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
         calls = [asyncio.create_task(session.call("m")) for _ in range(3)]
         await settle()
         await wire.transport.disconnect()
-        results = await asyncio.gather(*calls, return_exceptions=True)
+        results = await results_of(*calls)
         assert [type(result) for result in results] == [ConnectionLost] * 3
 
 
@@ -528,7 +528,7 @@ async def test_calls_that_wait_for_the_write_buffer_are_lost_with_the_connection
         await settle()
         assert not any(task.done() for task in sending)
         await other.disconnect()
-        results = await asyncio.gather(*sending, return_exceptions=True)
+        results = await results_of(*sending)
         assert [type(result) for result in results] == [ConnectionLost] * 2
 
 

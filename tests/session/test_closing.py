@@ -21,7 +21,7 @@ from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, slow
 from ..support.tables import rows
-from ..support.waiting import forever, settle
+from ..support.waiting import forever, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -103,9 +103,7 @@ async def test_a_handler_with_a_cancellation_of_its_own_is_answered_while_the_se
         calls = [asyncio.create_task(client.call(method)) for method in handlers]
         await settle()
         await server.close()
-        assert [(type(error), error.code) for error in await asyncio.gather(*calls, return_exceptions=True)] == [
-            (RpcError, -32603)
-        ] * 2
+        assert [(type(error), error.code) for error in await results_of(*calls)] == [(RpcError, -32603)] * 2
         assert server.dropped_requests == 0
 
 
@@ -228,7 +226,7 @@ async def test_what_has_not_begun_when_the_time_is_over_is_refused() -> None:
         outcomes = [asyncio.ensure_future(call) for call in (*calls, client.call_batch([("work", [3]), ("work", [4])]))]
         await settle()
         await server.close(1)
-        first, second, batch = await asyncio.gather(*outcomes, return_exceptions=True)
+        first, second, batch = await results_of(*outcomes)
         assert (type(first), first.was_sent) == (ConnectionLost, "maybe")
         for error in (second, *batch):
             assert (type(error), error.code) == (RpcError, SessionErrorCode.SERVER_BUSY)
@@ -310,7 +308,7 @@ async def test_calls_whose_ids_params_cannot_hold_are_given_up_without_a_notice(
             assert session.cancel(2**64)
             assert session.cancel(2**64 + 1)
         expected = {"timeout": CallTimeout, "task": asyncio.CancelledError, "cancel": CallCancelled}[ends_by]
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        outcomes = await results_of(*calls)
         assert [type(outcome) for outcome in outcomes] == [expected, expected]
         await settle()
         assert wire.received == []
@@ -611,7 +609,7 @@ async def test_the_earlier_deadline_of_two_closes_applies() -> None:
         await server.close(grace_seconds=0.01)
         await patient
         assert server.dropped_requests == 2
-        for result in await asyncio.gather(*calls, return_exceptions=True):
+        for result in await results_of(*calls):
             assert isinstance(result, ConnectionLost)
     assert [str(fault) for fault in faults.seen] == ["the session was closed before it responded to 2 requests"]
 

@@ -15,6 +15,7 @@ from jsonrpc_fast.session.conventions import AcpConvention, Cancellation, Conven
 from ..support.engines import Cancelled, End, receive, request_from
 from ..support.session_pairs import Faults, session_and_wire, settle
 from ..support.tables import rows
+from ..support.waiting import results_of
 
 
 def test_json_rpc_itself_has_no_cancellation() -> None:
@@ -298,7 +299,7 @@ async def test_a_cancellation_that_fails_is_reported_and_every_call_ends(convent
         cancelled = asyncio.create_task(session.call("m"))
         await settle()
         assert session.cancel(4)
-        outcomes = await asyncio.gather(*calls, cancelled, return_exceptions=True)
+        outcomes = await results_of(*calls, cancelled)
         assert [type(outcome) for outcome in outcomes] == [CallTimeout, CallTimeout, CallTimeout, CallCancelled]
         assert [repr(error) for error in faults.seen] == [fault] * 4
         assert [message.method for message in wire.received] == ["m"] * 4

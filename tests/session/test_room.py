@@ -15,7 +15,7 @@ from jsonrpc_fast.session.room import Account, Bounds, Room
 
 from ..support.session_pairs import sessions
 from ..support.tables import rows
-from ..support.waiting import settle
+from ..support.waiting import results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -148,7 +148,7 @@ async def test_a_full_inbox_refuses_what_is_more_but_one_for_each_session(bounds
         await settle()
         for name in (*names, "b0", "y" * 1000):
             work.end(name)
-        found = await asyncio.gather(*first, *second, return_exceptions=True)
+        found = await results_of(*first, *second)
         assert found[:4] == names[:4]
         assert found[6] == "b0"
         refused = [*found[4:6], found[7]]
@@ -179,7 +179,7 @@ async def test_a_session_that_ends_frees_its_slots_and_its_place() -> None:
             await settle()
             assert work.begun == ["b0", "b1"]
             await server.close()
-        await asyncio.gather(*lost, return_exceptions=True)
+        await results_of(*lost)
         await settle()
         assert work.begun == ["b0", "b1", "a0", "a1"]
         work.end("a0")
@@ -199,7 +199,7 @@ async def test_futures_count_among_what_waits() -> None:
         await settle()
         for future in futures[:2]:
             future.set_result(1)
-        found = await asyncio.gather(*calls, return_exceptions=True)
+        found = await results_of(*calls)
         assert found[:2] == [1, 1]
         assert isinstance(found[2], RpcError)
 

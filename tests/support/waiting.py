@@ -9,7 +9,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
@@ -78,3 +78,16 @@ def free_port(host: str = HOST) -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):  # it is in use
             probe.bind((host, port))
             return port
+
+
+async def results_of(*awaitables: Awaitable[Any]) -> list[Any]:
+    """Await all, and return for each its result, or the exception that it raised.
+
+    It fails if one returns an exception: `asyncio.gather` with `return_exceptions=True` shows that as if it was raised.
+    """
+    futures = [asyncio.ensure_future(each) for each in awaitables]
+    found = await asyncio.gather(*futures, return_exceptions=True)
+    for future in futures:
+        returned = None if future.cancelled() or future.exception() else future.result()
+        assert not isinstance(returned, BaseException), f"returned, and not raised: {returned!r}"
+    return found

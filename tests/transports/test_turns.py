@@ -24,6 +24,7 @@ from jsonrpc_fast.transports.websocket import WebSocketServer
 
 from ..support import certificates
 from ..support.tables import table
+from ..support.waiting import results_of
 from ..support.websocket_peers import CALL, HANDLERS, frame
 
 pytestmark = [
@@ -65,7 +66,7 @@ async def watched(turns: list[float]) -> Any:
         yield
     finally:
         watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await results_of(watching)
 
 
 async def read_to_the_end(client: socket.socket) -> None:

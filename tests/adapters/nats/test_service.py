@@ -24,7 +24,7 @@ from jsonrpc_fast.profile import JSONRPC_1
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
 from ...support.recorder import Recorder
-from ...support.waiting import eventually, forever, settle
+from ...support.waiting import eventually, forever, results_of, settle
 
 pytestmark = needs_server
 
@@ -136,7 +136,7 @@ class TestServices:
                 while not isinstance(found, ConnectionLost):  # nats-py connects again after a late pong, too
                     await eventually(lambda: worker.is_connected and connection.is_connected)
                     call = ServiceClient(connection, "s", timeout=0.5).call("m")
-                    (found,) = await asyncio.gather(call, return_exceptions=True)
+                    (found,) = await results_of(call)
                     assert isinstance(found, (ConnectionLost, CallTimeout))
                 assert str(found) == "no service is subscribed to the subject"
 
@@ -208,7 +208,7 @@ class TestServices:
                 b'[{"jsonrpc":"2.0","id":"a","error":{"code":-32009,"message":"the service has too many messages"}}]'
             )
             go.set()
-            found = await asyncio.gather(*calls, return_exceptions=True)
+            found = await results_of(*calls)
         assert found.count(True) == 5
         assert [error.code for error in found if isinstance(error, RpcError)] == [-32009] * 4
 
@@ -289,7 +289,7 @@ class TestServices:
             calls = [asyncio.create_task(ServiceClient(connection, "s", timeout=0.5).call("sleep")) for _ in range(3)]
             await has_begun.wait()
             await asyncio.wait_for(service.stop(grace_seconds=0.1), 20)
-            found = await asyncio.gather(*calls, return_exceptions=True)
+            found = await results_of(*calls)
             assert [type(error) for error in found] == [CallTimeout] * 3
 
     async def test_the_server_is_killed_and_comes_back(self, server: NatsServer) -> None:
@@ -302,7 +302,7 @@ class TestServices:
             client = ServiceClient(other, "s", timeout=1.0)
             assert await client.call("double", [1]) == 2
             server.kill()
-            found = await asyncio.gather(*[client.call("double", [1]) for _ in range(20)], return_exceptions=True)
+            found = await results_of(*[client.call("double", [1]) for _ in range(20)])
             assert {type(error) for error in found} <= {CallTimeout, ConnectionLost}
             server.start()
             await eventually(lambda: connection.is_connected and other.is_connected, 20)

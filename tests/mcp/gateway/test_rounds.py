@@ -22,7 +22,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
 from ...support.tables import rows
-from ...support.waiting import eventually, settle
+from ...support.waiting import eventually, results_of, settle
 
 pytestmark = pytest.mark.virtual_time
 
@@ -102,7 +102,7 @@ async def test_a_call_that_waits_goes_on_once() -> None:
     async with modern(gateway) as client:
         given = answered(await once(client, "one_ask", {"question": "1"}))
         both = [once(client, "one_ask", {"question": "1"}, **given) for _ in range(2)]
-        first, second = await asyncio.gather(*both, return_exceptions=True)
+        first, second = await results_of(*both)
         assert text_of(first) == "yes"
         assert isinstance(second, RpcError)
         assert second.code == -32602

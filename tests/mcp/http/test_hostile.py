@@ -18,7 +18,7 @@ from jsonrpc_fast.mcp.server import Context
 from ...support.asgi import LEFT, events_of, events_of_a_lifespan
 from ...support.mcp_http import Events, Exchange, Gate, begin_session, body_of, call, initialize, modern, request
 from ...support.tables import rows
-from ...support.waiting import eventually
+from ...support.waiting import eventually, results_of
 
 user: ContextVar[str] = ContextVar("user")
 
@@ -282,7 +282,7 @@ async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_o
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await results_of(task)
         body = body_of(calling.sent)
         if task.cancelled() and b"id: " in body:
             cancelled += 1

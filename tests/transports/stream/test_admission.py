@@ -16,7 +16,7 @@ from jsonrpc_fast.transports.stream.admission import Admission, host_of
 
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, connected, echo, serving
-from ...support.waiting import eventually, settle
+from ...support.waiting import eventually, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -146,7 +146,7 @@ async def test_what_sessions_keep_counts_in_their_inboxes_and_handlers(max_handl
         waiting = asyncio.ensure_future(small.call("work", ["x" * 100_000]))
         async with Session(TcpClient(*server.address[:2])) as large:
             calls = [asyncio.ensure_future(large.call("work", ["x" * 100_000])) for _ in range(20)]
-            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            outcomes = await results_of(*calls)
             assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
         assert server.admission.dropped == 1
         continues.set()

@@ -23,7 +23,7 @@ from jsonrpc_fast.transports.stream import server as server_module
 from ...support.clock import moving_clock
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, reset, serving
-from ...support.waiting import eventually, forever, settle
+from ...support.waiting import eventually, forever, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop", "no_descriptor_left")
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
@@ -72,7 +72,7 @@ async def test_states_of_a_server() -> None:
 
 async def test_a_server_that_is_started_twice_or_closed_while_it_starts_listens_once_or_not_at_all() -> None:
     server = TcpServer(echo, "127.0.0.1", 0)
-    results = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
+    results = await results_of(server.start(), server.start())
     assert [type(result) for result in results] == [type(None), StateError]
     port = server.address[1]
     await server.close()

@@ -25,6 +25,7 @@ from ....support.mcp_conversation import Conversation, answered, converse
 from ....support.mcp_schemas import Schemas
 from ....support.places import PEERS
 from ....support.tables import rows
+from ....support.waiting import results_of
 
 LEGACY = VERSIONS[:-1]
 MODERN = VERSIONS[-1]
@@ -271,7 +272,7 @@ async def test_the_outcome_of_a_run_without_a_response_is_ignored(
 
     @server.tool()
     async def stumble(context: Context) -> str:
-        [roots] = await asyncio.gather(context.call("roots/list"), return_exceptions=True)
+        [roots] = await results_of(context.call("roots/list"))
         return str(roots["roots"][0])
 
     @server.tool()
@@ -400,9 +401,7 @@ async def test_a_function_chooses_the_keys_of_its_requests(schemas: Schemas) -> 
 
     @server.tool()
     async def twice(context: Context) -> None:
-        await asyncio.gather(
-            context.call("roots/list", key="same"), context.call("roots/list", {}, key="same"), return_exceptions=True
-        )
+        await results_of(context.call("roots/list", key="same"), context.call("roots/list", {}, key="same"))
 
     async with converse(server, MODERN, ALL) as client:
         first = await client.result("tools/call", {"name": "login"})

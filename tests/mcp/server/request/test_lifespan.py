@@ -14,6 +14,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 from ....support import loops
 from ....support.mcp_conversation import converse
 from ....support.tables import rows
+from ....support.waiting import results_of
 
 
 def counting(**failures: Exception) -> tuple[Server, list[str]]:
@@ -111,7 +112,7 @@ async def test_a_lifespan_that_cannot_begin() -> None:
         async with server.lifespan:
             raise AssertionError
 
-    results = await asyncio.gather(use(), use(), return_exceptions=True)
+    results = await results_of(use(), use())
     assert [str(result) for result in results] == ["no database"] * 2
     with pytest.raises(OSError, match="no database"):
         async with converse(server, ""):
