@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Final
 
+from jsonrpc_fast.framing.frames import STREAM_FRAMINGS
+
 from .sources import ROOT, copy_sources
 
 FOLDER: Final = ROOT / "build" / "sanitizers"
@@ -25,7 +27,7 @@ OPTIONS: Final = {
 }
 TARGETS: Final = (
     *("differential", "decode", "parse", "raw", "reader", "writer"),
-    *("decoder-newline", "decoder-content-length", "decoder-sse", "decoder-concatenated"),
+    *[f"decoder-{framing}" for framing in STREAM_FRAMINGS],
 )
 """The fuzz targets of the core."""
 CHECK: Final = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND, jsonrpc_fast.__file__)"

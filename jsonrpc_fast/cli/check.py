@@ -21,7 +21,7 @@ from ..codec import Decoder, Notification, ParseError, Request, Response
 from ..codec.located import ItemBlock, LocatingDecoder, block_of, count_kinds
 from ..codes import Hint, ParseErrorCode
 from ..framing import FrameReader
-from ..framing.frames import TABLE, Frame, Framing
+from ..framing.frames import STREAM_FRAMINGS, TABLE, Frame, Framing
 from ..framing.hints import looks_like
 from ..profile import PRESETS, Profile
 from ..types import Kind
@@ -121,8 +121,9 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
     framing: Framing
     match looks_like(start):
         case Hint.NEWLINE_FRAMING:
-            framing = "concatenated"
-            if _OPENED_ON_ITS_OWN_LINE.match(start):  # even if the rest is invalid
+            others = [name for name in STREAM_FRAMINGS if name != "newline" and TABLE[name].delimiter]
+            framing = next((name for name in others if TABLE[name].delimiter in start), "concatenated")
+            if framing == "concatenated" and _OPENED_ON_ITS_OWN_LINE.match(start):  # even if the rest is invalid
                 return framing
         case Hint.CONTENT_LENGTH_FRAMING:
             framing = "content-length"

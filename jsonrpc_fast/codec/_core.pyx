@@ -120,7 +120,7 @@ from ..errors import HANDLER_FAILURES, EncodeError, RpcError, args_of, remake_pa
 from ..framing.content_length import header_reader
 from ..framing.events import EventFrames
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
-from ..framing.frames import Frame
+from ..framing.frames import TABLE, Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
 from ..profile import JSONRPC, PRESETS, Profile, WrittenForm, plain_profile

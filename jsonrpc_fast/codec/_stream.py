@@ -51,8 +51,8 @@ class StreamDecoder(Generic[M]):
 
     Args:
         framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
-            events; "concatenated": JSON values in any spacing; "auto": "newline" or "content-length", detected from the
-            first bytes.
+            events; "concatenated": JSON values in any spacing; "etx", "nul": each message ends in byte 3, or 0; "auto":
+            "newline" or "content-length", detected from the first bytes.
         profile: The rules.
         limits: The bounds; None for those of the profile.
         raw: Leave payloads as `Raw`.
@@ -62,7 +62,7 @@ class StreamDecoder(Generic[M]):
 
     Raises:
         TypeError: `profile` is not a Profile.
-        ValueError: `framing` is not one of the five.
+        ValueError: `framing` is not one of these.
     """
 
     __slots__ = ("_detector", "_frames", "_framing", "_lock", "_profile", "_raw", "_refusal", "_resync", "_waiting")

@@ -13,7 +13,7 @@ from ..profile import Limits
 from ..types import BYTE_ORDER_MARK
 from .content_length import HEADER_NAME, ContentLengthFrames, compiled
 from .events import EventFrames
-from .frames import FRAMINGS, MAX_HEADER_BYTES, Frame, Framing, StreamFraming, unknown_framing
+from .frames import FRAMINGS, MAX_HEADER_BYTES, TABLE, Frame, Framing, StreamFraming, unknown_framing
 
 if TYPE_CHECKING:
     from .concatenated import ConcatenatedFrames
@@ -88,11 +88,11 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
             return ContentLengthFrames(limit, resync)
         case "sse":
             return EventFrames(limit)
-        # The core itself reads the other two, and needs no readers from these modules.
-        case "newline":
+        # The core itself reads the others, and needs no readers from these modules.
+        case "newline" | "etx" | "nul":
             from .lines import LineFrames
 
-            return LineFrames(limit)
+            return LineFrames(limit, TABLE[framing].delimiter)
         case "concatenated":
             from .concatenated import ConcatenatedFrames
 

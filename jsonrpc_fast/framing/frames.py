@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, assert_never, get_args
 from ..codes import Hint, ParseErrorCode
 from .sse import encode_event
 
-StreamFraming = Literal["newline", "content-length", "sse", "concatenated"]
+StreamFraming = Literal["newline", "content-length", "sse", "concatenated", "etx", "nul"]
 """The framings of a stream that is known. Type checkers need them written out; `TABLE` has what each of them is."""
 
 Framing = Literal[StreamFraming, "auto"]
@@ -25,17 +25,21 @@ class FramingRow(NamedTuple):
     Attributes:
         help: For the help of commands.
         sign: What a file of it looks like; "" if nothing needs to be said.
+        delimiter: The byte that ends each message, if that is all there is to the framing.
     """
 
     help: str
     sign: str = ""
+    delimiter: bytes = b""
 
 
 TABLE: Final[dict[Framing, FramingRow]] = {
-    "newline": FramingRow("one message per line"),
+    "newline": FramingRow("one message per line", delimiter=b"\n"),
     "content-length": FramingRow("headers as in LSP", "the messages have Content-Length headers"),
     "sse": FramingRow("server-sent events", "the messages are server-sent events"),
     "concatenated": FramingRow("JSON values in any spacing", "a message takes several lines"),
+    "etx": FramingRow("each message ends in byte 3, as with Klipper", "the messages end in byte 3", b"\x03"),
+    "nul": FramingRow("each message ends in byte 0", "the messages end in byte 0", b"\0"),
     "auto": FramingRow("newline or content-length, whichever the stream begins with"),
 }
 """Each framing. Its reader is in `frames_of`, its writer in `frame`, the core's reader in `_core_parts/decoder.pxi`."""
@@ -86,7 +90,7 @@ def frame(
 
     Raises:
         TypeError: `payload` is not bytes.
-        ValueError: `framing` is "auto" or unknown, or it is "newline" and `payload` contains another `\\n`.
+        ValueError: `framing` is "auto" or unknown, or `payload` contains its delimiter: for "newline", another `\\n`.
     """
     if not isinstance(payload, bytes):
         payload = bytes(memoryview(payload))
@@ -112,6 +116,11 @@ def frame(
             return encode_event(payload)
         case "content-length":
             return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
+        case "etx" | "nul":
+            delimiter = TABLE[framing].delimiter
+            if delimiter in payload:
+                raise ValueError("payload must not contain the byte that ends a message")
+            return payload + delimiter
         case _:
             assert_never(framing)
 

@@ -1,10 +1,10 @@
-"""Newline framing: one frame per line.
+"""Newline framing: one frame per line; and the framings in which another byte ends each frame.
 
-Rules:
+Rules, where the delimiter is 0x0A (the others are control characters, which no JSON text contains):
   - A frame ends only at byte 0x0A: U+0085, U+2028, U+2029 and a bare 0x0D are data.
   - One 0x0D before the 0x0A is dropped.
   - A byte order mark at the start of the stream is dropped.
-  - A blank line (space, tab, carriage return) is skipped.
+  - A blank line (space, tab, carriage return, line feed) is skipped.
   - A line over the limit is reported at once, as one frame with the beginning of its text; the rest is dropped.
   - The end of the stream ends a last frame.
 """
@@ -19,6 +19,7 @@ from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
 from .frames import BLANK, Frame
 
+_BLANK: Final = BLANK + b"\n"
 _SHORT_BLANK: Final = 64  # bytes; such lines are skipped many at a time
 # `re` stores each repetition of a group, so their number is bounded.
 _blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
@@ -28,14 +29,19 @@ class LineFrames:
     """Split a stream into lines. Any chunking gives the same frames, in linear time.
 
     It holds at most one line of `limit` bytes and the last chunk.
+
+    Args:
+        limit: The maximum size of a line, in bytes.
+        delimiter: The byte that ends a line.
     """
 
-    __slots__ = ("_at_start", "_buffer", "_dropping", "_limit", "_line", "_offset")
+    __slots__ = ("_at_start", "_buffer", "_delimiter", "_dropping", "_limit", "_line", "_offset")
     ended: Final = False  # no fault ends a stream of lines
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, delimiter: bytes = b"\n") -> None:
         self._limit = limit
-        self._buffer = bytearray()  # the current line, without 0x0A
+        self._delimiter = delimiter
+        self._buffer = bytearray()  # the current line, without its delimiter
         self._dropping = False  # inside a line over the limit
         self._line = 1
         self._offset = 0  # the offset of the current line
@@ -46,8 +52,9 @@ class LineFrames:
         frames: list[Frame] = []
         chunk = bytes(data)
         start = 0
-        while (newline := chunk.find(b"\n", start)) >= 0:
-            if chunk[start] <= 0x20 and not (self._buffer or self._dropping or self._at_start):
+        has_lines = self._delimiter == b"\n"
+        while (newline := chunk.find(self._delimiter, start)) >= 0:
+            if has_lines and chunk[start] <= 0x20 and not (self._buffer or self._dropping or self._at_start):
                 blank = _blank_lines(chunk, start).end()  # type: ignore[union-attr]
                 # Under a lower limit a blank line may be a fault: it is too long.
                 if blank > start and self._limit >= _SHORT_BLANK:
@@ -65,7 +72,7 @@ class LineFrames:
 
     def skip(self, data: bytes) -> None:
         """Count `data`, whose frames the caller has read itself. The last one ends with it."""
-        self._line += data.count(b"\n")
+        self._line += data.count(self._delimiter)
         self._offset += len(self._buffer) + len(data)
         self._buffer = bytearray()
         self._dropping = False
@@ -105,12 +112,13 @@ class LineFrames:
 
     def _finish_line(self, frames: list[Frame]) -> None:
         text = bytes(self._buffer)
-        if len(text) > self._limit + 1 or text.strip(BLANK):
+        if len(text) > self._limit + 1 or text.strip(_BLANK):
             frames.append(self._frame(text, self._line, self._offset))
 
-    def _frame(self, text: bytes | bytearray, line: int, offset: int) -> Frame:
-        """Return the frame of a line without 0x0A, or that of the beginning of one over the limit."""
+    def _frame(self, text: bytes | bytearray, number: int, offset: int) -> Frame:
+        """Return the frame of a line without its delimiter, or that of the beginning of one over the limit."""
         size = len(text) - text.endswith(b"\r")
+        line = number if self._delimiter == b"\n" else None
         if size <= self._limit:
             return Frame(bytes(memoryview(text)[:size]), line, offset)
         head = bytes(memoryview(text)[: min(self._limit, HEAD_BYTES)])

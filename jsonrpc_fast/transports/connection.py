@@ -851,7 +851,7 @@ class Outbox:
             # Under a framing that does not mark the end, several lines would be several messages. With "auto", the
             # framing may not be known yet.
             match framing:
-                case "content-length" | "sse":
+                case "content-length" | "sse" | "etx" | "nul":
                     text = frame(text, framing)
                 case "newline" | "concatenated" | "auto":
                     text = frame(text, "newline")

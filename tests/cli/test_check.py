@@ -505,6 +505,15 @@ def test_quiet_shows_faults_only(option: str, mixed: str, capsys: pytest.Capture
     assert capsys.readouterr() == ("", "")
 
 
+@rows("framing", ["etx", "nul"])
+def test_messages_that_end_in_another_byte(file: Path, capsys: pytest.CaptureFixture[str], framing: Framing) -> None:
+    file.write_bytes(3 * frame(REQUEST, framing))  # type: ignore[arg-type]
+    assert cli.main(["check", "f"]) == 2
+    assert capsys.readouterr().err.endswith(f"check it with --framing {framing}\n")
+    assert cli.main(["check", "--framing", framing, "f"]) == 0
+    assert capsys.readouterr().out == "f: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
+
+
 # --suggest
 
 

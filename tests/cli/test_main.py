@@ -164,7 +164,7 @@ exit status:
   130  interrupted
   141  the reader of the output closed it
 """
-RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,concatenated,auto}"]
+RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,concatenated,etx,nul,auto}"]
 
 
 @rows(

@@ -212,7 +212,7 @@ class TestFrame:
 
     @rows("framing", ["auto", "lines", None])
     def test_wrong_framing(self, framing: Any) -> None:
-        with pytest.raises(ValueError, match=r"^framing must be one of newline, content-length, sse, concatenated$"):
+        with pytest.raises(ValueError, match=r"^framing must be one of newline, .*, concatenated, etx, nul$"):
             frame(b"{}", framing)
 
     @rows("framing", STREAM_FRAMINGS)
@@ -240,12 +240,13 @@ class TestTable:
     """Each framing is known everywhere; a new row fails here until it is."""
 
     def test_names(self) -> None:
-        assert FRAMINGS == ("newline", "content-length", "sse", "concatenated", "auto")
+        assert FRAMINGS == ("newline", "content-length", "sse", "concatenated", "etx", "nul", "auto")
         assert FRAMINGS == (*STREAM_FRAMINGS, "auto") == tuple(TABLE) == get_args(Framing)
         assert all(row.help for row in TABLE.values())
 
     def test_readers(self) -> None:
-        found = [type(frames_splitter(framing, 100)) for framing in STREAM_FRAMINGS]
+        """Each has one; those of the same class differ by the byte that ends a message."""
+        found = [(type(frames_splitter(framing, 100)), TABLE[framing].delimiter) for framing in STREAM_FRAMINGS]
         assert len(set(found)) == len(STREAM_FRAMINGS)
 
     @pytest.mark.skipif(BACKEND != "cython", reason="the core is not in use")
@@ -257,17 +258,38 @@ class TestTable:
             assert type(_core.Decoder(framing)._frames) is _core.READERS[framing]
 
     def test_fuzz_targets_and_help(self) -> None:
+        from tools import sanitized
+
         from ..fuzz.codec_targets import TARGETS
 
-        noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
         docstring = inspect.getdoc(Decoder) or ""
         page = (ROOT / "docs" / "codec.md").read_text(encoding="utf-8")
         for framing in STREAM_FRAMINGS:
             assert f"decoder-{framing}" in TARGETS
-            assert f'"decoder-{framing}"' in noxfile
+            assert f"decoder-{framing}" in sanitized.TARGETS
         for framing in FRAMINGS:
             assert f'"{framing}"' in docstring
             assert f'`"{framing}"`' in page
+
+
+class TestDelimiters:
+    @rows("framing", ["etx", "nul"])
+    def test_frames(self, framing: Any) -> None:
+        """Line breaks are space, and frames have no line numbers."""
+        end = TABLE[framing].delimiter
+        data = BOM + b"{\n}" + end + b"\n" + end + b" a\r" + end + b"\n\n" + end + b"b\n"
+        for chunks in ([data], bytewise(data)):
+            splitter = frames_splitter(framing, 100)
+            found = [each for chunk in chunks for each in splitter.feed(chunk)]
+            assert found == [Frame(b"{\n}", None, 3), Frame(b" a", None, 9)]
+            assert splitter.close() == [Frame(b"b\n", None, 16)]
+
+    @rows("framing", ["etx", "nul"])
+    def test_a_payload_with_the_delimiter_is_refused(self, framing: Any) -> None:
+        with pytest.raises(ValueError, match=r"^payload must not contain the byte that ends a message$"):
+            frame(b"a" + TABLE[framing].delimiter + b"b", framing)
+        assert frame(b"{\n}\n", framing) == b"{\n}" + TABLE[framing].delimiter
+        assert frame(b"", framing) == frame(b"\n", framing) == b""
 
 
 class TestFrameReader:
@@ -307,9 +329,7 @@ class TestFrameReader:
         assert [(each.text, each.skipped) for each in found] == [(None, 2), (b"a", 0)]
 
     def test_wrong_arguments(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"^framing must be one of newline, content-length, sse, concatenated, auto$"
-        ):
+        with pytest.raises(ValueError, match=r"^framing must be one of .*, etx, nul, auto$"):
             FrameReader("lines")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"^message_bytes must be "):
             FrameReader(message_bytes=0)

@@ -283,6 +283,8 @@ async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
         ("concatenated", None),
         ("content-length", [ParseErrorCode.MALFORMED_JSON]),
         ("sse", [ParseErrorCode.MALFORMED_JSON]),
+        ("etx", [ParseErrorCode.MALFORMED_JSON]),
+        ("nul", [ParseErrorCode.MALFORMED_JSON]),
     ],
 )
 async def test_one_text_is_never_two_messages(framing: Framing, received: list[ParseErrorCode] | None) -> None:

@@ -13,7 +13,14 @@ def places(decoder):
     return reader.places
 
 
-READERS = {"newline": LineReader, "content-length": BodyReader, "sse": EventReader, "concatenated": ConcatenatedReader}
+READERS = {
+    "newline": LineReader,
+    "content-length": BodyReader,
+    "sse": EventReader,
+    "concatenated": ConcatenatedReader,
+    "etx": LineReader,
+    "nul": LineReader,
+}
 
 
 class Decoder(StreamDecoder[_M]):
@@ -64,6 +71,9 @@ class Decoder(StreamDecoder[_M]):
         self._frames = READERS[framing](self._profile, self._raw)
         if type(self._frames) is BodyReader:
             (<BodyReader>self._frames).resync = self._resync
+        elif type(self._frames) is LineReader and framing != "newline":
+            (<LineReader>self._frames).delimiter = TABLE[framing].delimiter[0]
+            (<LineReader>self._frames).gives_hints = False
         self._fast = self._frames if self._detector is None and self._refusal is None else None
 
     def _fail(self):

@@ -1,11 +1,11 @@
-"""Streams of lines."""
+"""Streams of lines, and of messages that end in another byte."""
 
 
 cdef inline bint is_blank(const uint8_t* at, const uint8_t* end, Py_ssize_t max_bytes) noexcept:
     """Whether a line has no frame. One that is over the limit has one, whatever it holds."""
     if at < end and (at[0] > 0x20 or end - at > max_bytes):
         return False
-    while at < end and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D):
+    while at < end and (at[0] == 0x20 or at[0] == 0x09 or at[0] == 0x0D or at[0] == 0x0A):
         at += 1
     return at == end
 
@@ -14,8 +14,11 @@ cdef inline bint is_blank(const uint8_t* at, const uint8_t* end, Py_ssize_t max_
 cdef class LineReader(Reader):
     """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""
 
+    cdef uint8_t delimiter
+
     def __cinit__(self, profile, raw):
         self.gives_hints = True
+        self.delimiter = 0x0A
 
     def rest(self):
         """Return the same as `LineFrames.close`, without line and offset."""
@@ -27,7 +30,7 @@ cdef class LineReader(Reader):
             end -= 1
         if self.dropping or is_blank(start, end, self.rules.message_bytes):
             return []
-        return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0, 0)]
+        return [Frame(PyBytes_FromStringAndSize(<char*>start, end - start), 0 if self.gives_hints else None, 0)]
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at = self.next
@@ -39,7 +42,7 @@ cdef class LineReader(Reader):
         cdef ValueReader reader
         open_reader(&reader, at, end, self.rules.depth, self.rules.numbers)
         while PyList_GET_SIZE(items) < max_items:
-            newline = <const uint8_t*>memchr(at, 0x0A, end - at)
+            newline = <const uint8_t*>memchr(at, self.delimiter, end - at)
             if newline == NULL:
                 self.next = end
                 if at < end and not self.dropping:
