@@ -3,7 +3,7 @@
 JSON-RPC 2.0 defines none of these. The convention of another protocol is a subclass of `Convention`.
 
     Convention         none
-    JsonRpcConvention  the default: the request `rpc.ping`, the notification `rpc.goodbye`
+    JsonRpcConvention  the default: the request `rpc.ping`; reads `rpc.goodbye`, and sends it if asked to
     LspConvention      LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`; the request `$/ping`
     AcpConvention      Agent Client Protocol: `$/cancel_request`; the request `$/ping`
     McpConvention      MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`,
@@ -135,13 +135,20 @@ class JsonRpcConvention(Convention):
 
     Names that begin with `rpc.` are reserved for extensions (section 4.3), so no handler has one of them. The params of
     `rpc.goodbye` are an object with the member `last`.
+
+    Args:
+        says_goodbye: Whether a session that closes sends `rpc.goodbye`. It is an extension of this package: other peers
+            do not know it.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"rpc.goodbye"})
     ping: ClassVar[str | None] = "rpc.ping"
 
+    def __init__(self, *, says_goodbye: bool = False) -> None:
+        self._says_goodbye = says_goodbye
+
     def goodbye(self, last: MessageId) -> MethodAndParams | None:
-        return "rpc.goodbye", {"last": last}
+        return ("rpc.goodbye", {"last": last}) if self._says_goodbye else None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
         # False means a goodbye without `last`, because null has its own meaning: no request was read.

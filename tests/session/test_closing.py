@@ -16,7 +16,15 @@ from jsonrpc_fast import Notification, Request, Response, encode_notification, e
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.session import AcpConvention, Convention, LspConvention, McpConvention, Session, SessionContext
+from jsonrpc_fast.session import (
+    AcpConvention,
+    Convention,
+    JsonRpcConvention,
+    LspConvention,
+    McpConvention,
+    Session,
+    SessionContext,
+)
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, slow
@@ -24,6 +32,8 @@ from ..support.tables import rows
 from ..support.waiting import forever, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
+
+SAYS_GOODBYE = JsonRpcConvention(says_goodbye=True)
 
 
 async def test_after_close() -> None:
@@ -140,7 +150,6 @@ async def test_requests_during_close_are_refused() -> None:
         closing = asyncio.create_task(session.close())
         await settle()
         wire.send(encode_request(2, "count", [1]))
-        assert await wire.next() == Notification("rpc.goodbye", {"last": 1})
         assert (await wire.next()).error.code == -32009
         assert await wire.next() == Response(1, "done")
         await wire.transport.close()
@@ -170,7 +179,7 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         return number
 
     one, transport = memory_pair()
-    client, server = Session(one, **options), Session(transport, {"work": work})
+    client, server = Session(one, **options), Session(transport, {"work": work}, convention=SAYS_GOODBYE)
     async with server, client:
         read = [asyncio.create_task(client.call("work", [number])) for number in (1, 2)]
         batch = asyncio.create_task(client.call_batch([("work", [3]), ("work", [4])]))
@@ -258,8 +267,8 @@ async def test_a_goodbye_that_cannot_be_read_is_a_notification_like_others(param
         assert await call == "done"
 
 
-@pytest.mark.parametrize("convention", [Convention, LspConvention, McpConvention])
-async def test_other_conventions_have_no_goodbye(convention: type[Convention]) -> None:
+@pytest.mark.parametrize("convention", [JsonRpcConvention, Convention, LspConvention, McpConvention])
+async def test_no_goodbye_is_sent_unless_it_is_asked_for(convention: type[Convention]) -> None:
     async with session_and_wire({"m": lambda: 1}, convention=convention()) as (session, wire):
         wire.send(encode_request(1, "m", {}))
         assert await wire.next() == Response(1, 1)
@@ -282,7 +291,7 @@ async def test_other_conventions_have_no_goodbye(convention: type[Convention]) -
     ],
 )
 async def test_an_id_that_a_goodbye_cannot_name_does_not_keep_a_session_open(id: Any, sent: list[Any]) -> None:
-    async with session_and_wire({"m": lambda: 1}) as (session, wire):
+    async with session_and_wire({"m": lambda: 1}, convention=SAYS_GOODBYE) as (session, wire):
         wire.send(encode_request(id, "m"))
         assert await wire.next() == Response(id, 1)
         await session.close()

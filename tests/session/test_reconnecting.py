@@ -16,7 +16,14 @@ import pytest
 
 from jsonrpc_fast import Notification, encode_error, encode_notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Handlers, LspConvention, ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.session import (
+    Handlers,
+    JsonRpcConvention,
+    LspConvention,
+    ReconnectingSession,
+    Session,
+    SessionContext,
+)
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
 from ..support.clock import moving_clock
@@ -617,7 +624,7 @@ class Nodes:
 
     async def make(self) -> Any:
         one, other = memory_pair()
-        session = Session(other, self.handlers, **self._options)
+        session = Session(other, self.handlers, convention=JsonRpcConvention(says_goodbye=True), **self._options)
         await session.start()
         self.sessions.append(session)
         self.transports.append((one, other))

@@ -20,7 +20,7 @@ from jsonrpc_fast import (
     encode_result,
 )
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionContext, Subscriptions
+from jsonrpc_fast.session import Gap, JsonRpcConvention, ReconnectingSession, Session, SessionContext, Subscriptions
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Wire, session_and_wire, sessions
@@ -358,7 +358,11 @@ class Node:
             self.unsubscribed.append(id)
             return True
 
-        peer = Session(other, {"eth_subscribe": subscribe, "eth_unsubscribe": unsubscribe})
+        peer = Session(
+            other,
+            {"eth_subscribe": subscribe, "eth_unsubscribe": unsubscribe},
+            convention=JsonRpcConvention(says_goodbye=True),
+        )
         await peer.start()
         self.peers.append(peer)
         self.transports.append(other)

@@ -49,7 +49,13 @@ class FullConvention(LspConvention):
         return Goodbye(params["last"]) if method == "$/goodbye" else super().read(method, params)
 
 
-CONVENTIONS: Final = (Convention(), JsonRpcConvention(), FullConvention(), FullConvention(), McpConvention())
+CONVENTIONS: Final = (
+    Convention(),
+    JsonRpcConvention(says_goodbye=True),
+    FullConvention(),
+    FullConvention(),
+    McpConvention(),
+)
 
 
 class Failure(Exception):

@@ -154,9 +154,12 @@ def open_writer(descriptor: int, drained: OnDrained, failed: OnFailed) -> Writer
         return ThreadWriter(descriptor, drained, failed)
     mode = os.fstat(descriptor).st_mode
     restores_blocking = False
+    if stat.S_ISCHR(mode) and _is_pty_master(descriptor):
+        return ThreadWriter(descriptor, drained, failed)
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         # Linux: opens the file again, with its own flags (proc(5), /proc/pid/fd). O_NOCTTY, because a terminal could
         # become the controlling terminal of this process.
+        own = -1
         try:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             own = os.open(f"/proc/self/fd/{descriptor}", flags)
@@ -176,6 +179,15 @@ def open_writer(descriptor: int, drained: OnDrained, failed: OnFailed) -> Writer
     except OSError:
         return ThreadWriter(descriptor, drained, failed)
     return ReadyWriter(descriptor, drained, failed, stat.S_ISSOCK(mode), restores_blocking)
+
+
+def _is_pty_master(descriptor: int) -> bool:
+    """Return whether a descriptor is the master of a pseudo-terminal on Linux: device 5:2 (devices.txt of the kernel).
+
+    Opening it again makes another pseudo-terminal, and nobody reads what is written there (pts(4)).
+    """
+    device = os.fstat(descriptor).st_rdev
+    return sys.platform == "linux" and (os.major(device), os.minor(device)) == (5, 2)
 
 
 class DescriptorChannel(Channel):

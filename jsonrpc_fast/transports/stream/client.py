@@ -30,12 +30,33 @@ def tcp_channel(
     return socket if context is None else TlsChannel(socket, context, server_hostname or host)
 
 
+def _open_channel(opened: socket.socket) -> SocketChannel:
+    """Return the channel over a socket that is connected already.
+
+    Raises:
+        TypeError: It is not a socket.
+        ValueError: It is not a stream, or is closed.
+    """
+    check_type("sock", opened, socket.socket)
+    if opened.fileno() < 0:
+        raise ValueError("sock is closed")
+    if opened.type != socket.SOCK_STREAM:
+        raise ValueError("sock must be a stream: SOCK_STREAM")
+
+    async def connect(protocol: asyncio.BufferedProtocol) -> None:
+        opened.setblocking(False)
+        await asyncio.get_running_loop().create_connection(lambda: protocol, sock=opened)
+
+    return SocketChannel(connect)
+
+
 class TcpClient(StreamTransport):
-    """A TCP connection.
+    """A TCP connection, or any other over a socket that is connected already: through a proxy, of ssh, vsock.
 
     Args:
-        host: The host to connect to.
-        port: Its port.
+        host: The host to connect to. With `sock` it is only the default of `server_hostname`.
+        port: Its port. Not needed with `sock`.
+        sock: A connected socket, which belongs to the transport from now on; None: one is made.
         ssl: The TLS settings, such as `ssl.create_default_context()`; None: no TLS.
         server_hostname: The name that the server's certificate must have; `host` by default.
         connect_seconds: How long connecting may take, including TLS; None: as long as the system tries.
@@ -47,19 +68,30 @@ class TcpClient(StreamTransport):
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        host: str | None = None,
+        port: int | None = None,
         *,
+        sock: socket.socket | None = None,
         ssl: tls.SSLContext | None = None,
         server_hostname: str | None = None,
         connect_seconds: float | None = CONNECT_SECONDS,
         **options: Unpack[SocketOptions],
     ) -> None:
-        super().__init__(tcp_channel(host, port, ssl, server_hostname), **options)
-        check_type("host", host, str)
-        check_count("port", port, 1, MAX_PORT, may_be_none=False)
+        check_type("host", host, str, may_be_none=sock is not None)
+        check_count("port", port, 1, MAX_PORT, may_be_none=sock is not None)
         check_context(ssl)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
+        if sock is None:
+            assert host is not None
+            assert port is not None
+            channel = tcp_channel(host, port, ssl, server_hostname)
+        else:
+            name = server_hostname or host
+            if ssl is not None and name is None:
+                raise TypeError("TLS over sock needs server_hostname, the name that the certificate must have")
+            below = _open_channel(sock)
+            channel = below if ssl is None else TlsChannel(below, ssl, name)
+        super().__init__(channel, **options)
         check_seconds("connect_seconds", connect_seconds)
         self._connect_seconds = connect_seconds
 
@@ -68,15 +100,28 @@ class UnixClient(StreamTransport):
     """A connection to a Unix socket.
 
     Args:
-        path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace.
+        path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace. None with `sock`.
+        sock: A connected socket, such as one of `socket.socketpair`, which belongs to the transport from now on.
         options: Options of `SocketTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
     """
 
-    def __init__(self, path: str | os.PathLike[str], **options: Unpack[SocketOptions]) -> None:
-        super().__init__(SocketChannel(partial(_connect_unix, socket_path(path))), **options)
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        sock: socket.socket | None = None,
+        **options: Unpack[SocketOptions],
+    ) -> None:
+        if (path is None) is (sock is None):
+            raise TypeError("a UnixClient needs either a path or sock")
+        if path is not None:
+            channel = SocketChannel(partial(_connect_unix, socket_path(path)))
+        elif sock is not None:
+            channel = _open_channel(sock)
+        super().__init__(channel, **options)
 
 
 async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:

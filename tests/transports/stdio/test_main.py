@@ -241,26 +241,22 @@ def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) ->
         return process.stdout.read(), process.stderr.read(), process.returncode
 
 
-def goodbye(last: int) -> bytes:
-    return b'{"jsonrpc":"2.0","method":"rpc.goodbye","params":{"last":%d}}\n' % last
-
-
 @pytest.mark.parametrize("grace", ["5.0", "None"])
 def test_a_running_handler_replies_after_a_signal(grace: str) -> None:
     command = script(SESSION, f"GRACE = {grace}", RUN_SESSION)
-    assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (goodbye(0) + answered(0.5), b"", -signal.SIGTERM)
+    assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (answered(0.5), b"", -signal.SIGTERM)
 
 
 def test_unanswered_requests_are_reported() -> None:
     stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
-    assert (stdout, code) == (goodbye(0), -signal.SIGTERM)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
     assert stderr.splitlines()[-1] == b"the server ended with requests without a response: 1"
 
 
 def test_a_second_signal_does_not_wait_for_handlers() -> None:
     command = script(SESSION, "GRACE = None", RUN_SESSION)
     stdout, _, code = end_by_signals(command, asked(60), signal.SIGTERM, signal.SIGINT)
-    assert (stdout, code) == (goodbye(0), -signal.SIGTERM)
+    assert (stdout, code) == (b"", -signal.SIGTERM)
 
 
 @pytest.mark.slow
@@ -289,7 +285,7 @@ def test_the_exit_code_of_a_session_closed_too_early() -> None:
         process.stdin.write(asked(30))
         process.stdin.flush()
         assert process.wait(20) == 1
-        assert process.stdout.read() == goodbye(1)
+        assert process.stdout.read() == b""
         assert b"the server ended with requests without a response: 1\n" in process.stderr.read()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -9,9 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tty
 from pathlib import Path
 
 import pytest
+
+from jsonrpc_fast.transports.stdio.descriptors import open_writer
 
 from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 
@@ -221,3 +225,15 @@ def test_one_server_at_a_time_and_streams_restored() -> None:
     stdout, stderr, code = end_of(script(ECHO, changes), b"")
     assert stdout == b'{"jsonrpc":"2.0","method":"0"}\nseen\n{"jsonrpc":"2.0","method":"1"}\nseen\n'
     assert (stderr, code) == (b"hidden\nhidden\n", 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+async def test_what_is_written_to_the_master_of_a_pseudo_terminal_is_read_by_its_slave() -> None:
+    """Opening the master again, through /proc, makes another pseudo-terminal, which nobody reads."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    writer = open_writer(master, lambda: None, lambda fault: None)
+    writer.write(b"hello\n")
+    assert await asyncio.to_thread(os.read, slave, 100) == b"hello\n"
+    writer.finish(lambda: None)
+    os.close(slave)
