@@ -143,7 +143,9 @@ def test_a_program_runs_as_it_would_without(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_a_script_on_the_path(tmp_path: Path) -> None:
-    for name, shebang in (("here", sys.executable), ("any", "/usr/bin/env python3"), ("long", None)):
+    # The kernel ends the path of an interpreter at its first space: installers then write the form of "long".
+    here = None if " " in sys.executable else sys.executable
+    for name, shebang in (("here", here), ("any", "/usr/bin/env python3"), ("long", None)):
         script = tmp_path / name
         first = f"#!{shebang}" if shebang else f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''"
         script.write_text(f"{first}\nprint('ran')\n")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -322,9 +323,9 @@ def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> Non
             "resource://templates/..%2fsecret.txt",
             "resource://templates/link.txt",
             "resource://templates/up/secret.txt",
-            f"resource://templates/{secret}",
+            f"resource://templates/{quote(str(secret))}",
             "resource://other/greeting.txt",
-            f"file://{secret}",
+            secret.as_uri(),
             "file:///etc/passwd",
         ):
             assert server.error("resources/read", {"uri": uri}) == (-32002, "Resource not found")

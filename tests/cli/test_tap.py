@@ -434,7 +434,7 @@ def test_lines(tmp_path: Path) -> None:
     (tmp_path / "answers").write_bytes(ANSWERS)
     log = tmp_path / "log"
     log.write_text("00:00:00.000 -- what was there before\n")
-    done = run("sh", "-c", f"cat > /dev/null; cat {tmp_path}/answers", data=CALLS, options=["--log", str(log)])
+    done = run("sh", "-c", 'cat > /dev/null; cat "$0"/answers', str(tmp_path), data=CALLS, options=["--log", str(log)])
     assert (done.returncode, done.stdout, done.stderr) == (0, ANSWERS, b"")
     assert lines_of(log.read_bytes()) == [("--", "what was there before"), *LOGGED]
     assert b"secret" not in log.read_bytes()

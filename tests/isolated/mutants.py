@@ -56,6 +56,12 @@ PARTS: Final = {
     "simulation": ([f"jsonrpc_fast/session/{name}.py" for name in SIMULATED], ["tests/simulation", "-k", "invariants"]),
     "calls": (["jsonrpc_fast/session/calls.py"], ["tests/session/test_calls.py"]),
     "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"]),
+    "mcp_http": (["jsonrpc_fast/mcp/http"], ["tests/mcp/http"]),
+    "mcp_server": (["jsonrpc_fast/mcp/server"], ["tests/mcp/server"]),
+    "gateway": (["jsonrpc_fast/mcp/gateway"], ["tests/mcp/gateway"]),
+    "http": (["jsonrpc_fast/http"], ["tests/http"]),
+    "transports": (["jsonrpc_fast/transports"], ["tests/transports"]),
+    "cli": (["jsonrpc_fast/cli"], ["tests/cli"]),
 }
 """The sources of each part, and the arguments of pytest for its tests."""
 OPERATORS: Final = (
@@ -74,7 +80,18 @@ OPERATORS: Final = (
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")],
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
 )
-OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120")
+OPTIONS: Final = (
+    "-q",
+    "-x",
+    "--no-header",
+    "--tb=short",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--timeout=120",
+    "--ci",
+)
 Place = tuple[int, int]
 """A line and a column."""
 MIN_SECONDS: Final = 20.0

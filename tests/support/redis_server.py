@@ -38,7 +38,7 @@ class RedisServer:
         """Start the server, with further lines for its configuration."""
         self._options += options
         assert PROGRAM is not None
-        lines = ["port 0", f"unixsocket {self.socket}", f"dir {self._folder}", 'save ""', *self._options]
+        lines = ["port 0", f'unixsocket "{self.socket}"', f'dir "{self._folder}"', 'save ""', *self._options]
         file = self._folder / "redis.conf"
         file.write_text("\n".join(lines) + "\n")
         self._process = subprocess.Popen([PROGRAM, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -39,5 +39,5 @@ def echo(changes: str = "") -> list[str]:
 
 
 def end_of(command: list[str], data: bytes, **options: Any) -> tuple[bytes, bytes, int]:
-    run = subprocess.run(command, input=data, capture_output=True, timeout=20, **options)
+    run = subprocess.run(command, input=data, capture_output=True, timeout=120, **options)
     return run.stdout, run.stderr, run.returncode

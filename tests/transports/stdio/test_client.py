@@ -58,7 +58,7 @@ async def test_a_child_replies_and_ends() -> None:
 
 
 async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
-    child = Child(["sh", "-c", f"sleep 0.5; cat > {tmp_path / 'out'}"])
+    child = Child(["sh", "-c", 'sleep 0.5; cat > "$0"', str(tmp_path / "out")])
     await child.start()
     for number in range(3000):
         child.send(Notification("n", [number, "x" * 1000]))
@@ -342,7 +342,9 @@ async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path)
     note = tmp_path / "pid"
 
     # The grandchild holds the pipes open. Its parent ends at once, or must be terminated.
-    child = Child(["sh", "-c", f"sleep 30 & echo $! > {note}; sleep 30"], own_session=own_session, exit_seconds=0.2)
+    child = Child(
+        ["sh", "-c", 'sleep 30 & echo $! > "$0"; sleep 30', str(note)], own_session=own_session, exit_seconds=0.2
+    )
     await child.start()
     await eventually(lambda: note.exists() and note.read_text().strip())
     await child.close()

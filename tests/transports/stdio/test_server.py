@@ -127,7 +127,7 @@ def test_stray_output_does_not_reach_the_wire() -> None:
             libc.printf(b"from C %d\\n", 1)
             libc.fflush(None)
             libc.puts(b"from C, in its buffer")
-            subprocess.run([sys.executable, "-c", "print('from a child')"])
+            subprocess.run([sys.executable, "-I", "-S", "-c", "print('from a child')"])
             os.system("echo from a shell")
             heard = subprocess.run(["cat"], stdout=subprocess.PIPE).stdout
             transport.send(Response(message.id, [heard.decode(), sys.stdin.read(), os.read(0, 10).decode()]))
