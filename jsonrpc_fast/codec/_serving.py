@@ -119,8 +119,13 @@ class PlainServer:
         self._encode = encode
         self._context = context
         self._current = current
-        self._receive = receive
-        self._owner = owner
+        self._receive: Callable[[Any, Any], bytes | None] | None = receive
+        self._owner: Any = owner
+
+    def close(self) -> None:
+        """Serve nothing more, and drop the references to the owner, which would form a cycle."""
+        self.room = 0
+        self._receive = self._owner = None
 
     def receive(self, message: Any, destination: Any = None) -> bytes | None:
         """Handle a decoded message or batch. Return the response for the stream, if it is known at once.
@@ -133,7 +138,7 @@ class PlainServer:
         if self.room > 0 and destination is None and type(message) is Request and not self._is_in_flight(message.id):
             handler = self.find(message.method)
         if handler is None or (handler.plain is None and handler.wants_context):
-            return self._receive(message, destination)
+            return None if self._receive is None else self._receive(message, destination)
         self.last_read = message.id
         # The code that made the transport read, such as another handler, has its own context.
         context = self._context.copy()

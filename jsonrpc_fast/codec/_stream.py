@@ -40,6 +40,10 @@ CLOSED: Final = "the decoder is closed"
 FAILED: Final = "the decoder is closed: an exception interrupted it"
 
 
+_NO_FRAMES: Final[deque[Frame]] = deque()
+"""The waiting frames of a decoder that has read none itself: that of the core leaves this to its reader."""
+
+
 class StreamDecoder(Generic[M]):
     """Decode a stream of frames, chunk by chunk. Any chunking gives the same items, in linear time.
 
@@ -91,7 +95,7 @@ class StreamDecoder(Generic[M]):
             self._lock = RLock()
         except RuntimeError:  # "can't allocate lock"
             raise MemoryError from None
-        self._waiting: deque[Frame] = deque()  # frames beyond `max_items`, not decoded yet
+        self._waiting: deque[Frame] = _NO_FRAMES  # frames beyond `max_items`, not decoded yet
         self._framing = framing
         self._detector = FramingDetector() if framing == "auto" else None
         self._begin("newline" if framing == "auto" else framing)
@@ -195,7 +199,7 @@ class StreamDecoder(Generic[M]):
     def _fail(self) -> None:
         """Close the decoder after an exception."""
         self._refusal = FAILED
-        self._waiting.clear()
+        self._waiting = _NO_FRAMES
 
     def _feed(self, data: bytes, max_items: int | None) -> list[Any]:
         detected = self._detect(data)
@@ -219,6 +223,8 @@ class StreamDecoder(Generic[M]):
         return bytes(detector.seen)
 
     def _read(self, data: bytes, max_items: int | None) -> list[Any]:
+        if self._waiting is _NO_FRAMES:
+            self._waiting = deque()
         waiting = self._waiting
         waiting += self._frames.feed(data)
         maximum = sys.maxsize if max_items is None else max_items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 ResponsePolicy = Literal["always", "never", "limited"]
 
@@ -35,6 +35,10 @@ class ResponseBudget:
         return True
 
 
+_UNLIMITED: Final = ResponseBudget(burst=inf)
+"""The budget of all sessions that respond always: its state has no effect."""
+
+
 def budget_for(policy: ResponsePolicy | ResponseBudget) -> ResponseBudget:
     """Return the budget of a response policy.
 
@@ -45,4 +49,4 @@ def budget_for(policy: ResponsePolicy | ResponseBudget) -> ResponseBudget:
         return policy
     if policy not in get_args(ResponsePolicy):
         raise ValueError('response_policy must be "always", "never", "limited" or a ResponseBudget')
-    return ResponseBudget() if policy == "limited" else ResponseBudget(burst=inf if policy == "always" else 0)
+    return ResponseBudget() if policy == "limited" else _UNLIMITED if policy == "always" else ResponseBudget(burst=0)

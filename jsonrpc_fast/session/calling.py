@@ -35,7 +35,6 @@ from ..profile import check_batches
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
-from .calls import Call
 from .conventions import Convention
 from .engine import Engine
 from .loop_driver import LoopDriver
@@ -43,7 +42,6 @@ from .requests import Destination, InboundRequest
 from .running import running, waiting
 from .streams import Items, Stream
 from .threads import lock, run_threadsafe
-from .wait_queue import WaitQueue
 
 T = TypeVar("T")
 
@@ -72,19 +70,16 @@ class Caller:
         timeout: float | None,
         context: Any,
         max_calls: int,
-        idle: Callable[[], None],
         abort: Callable[[], None],
     ) -> None:
         self.context: Any = context
         self._transport = transport
         self._timeout = timeout
         self._max_calls = max_calls
-        self._wait_queue = WaitQueue()  # calls and notifications that wait for room
-        self._driver = LoopDriver(transport, self._settled, self._left_by_peer, idle, abort, self._wait_queue.wake)
+        self._driver = LoopDriver(transport, abort)
         self._engine: Engine  # set by the session
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
-        self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
         self._from_threads: set[concurrent.futures.Future[None]] | None = None  # notifications that wait
 
     @overload
@@ -368,7 +363,7 @@ class Caller:
     async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
             with waiting():
-                await self._wait_queue.wait(lambda: self._may_send(0))
+                await self._driver.wait_queue.wait(lambda: self._may_send(0))
 
     def notify_soon(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
         """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
@@ -429,7 +424,7 @@ class Caller:
 
         async def begin() -> Items:
             seconds = await self.wait_for_room(1, timeout)
-            items = Items(engine, loop, lambda: bool(self._wait_queue.waiters), max_items)
+            items = Items(engine, loop, lambda: bool(self._driver.wait_queue.waiters), max_items)
             items.call = engine.call(
                 method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
             )
@@ -480,7 +475,8 @@ class Caller:
             StateError: The session is not started.
         """
         self._check_started()
-        await asyncio.shield(self._left)
+        while self._engine.may_call:
+            await self._driver.changed.wait()
 
     @property
     def peer(self) -> Any:
@@ -515,14 +511,14 @@ class Caller:
         if not self._must_wait(calls):
             return seconds
         deadline = inf if seconds is None else self._loop.time() + seconds
-        await self._wait_queue.wait(lambda: self._may_send(calls), deadline)
+        await self._driver.wait_queue.wait(lambda: self._may_send(calls), deadline)
         return None if seconds is None else max(0.0, deadline - self._loop.time())
 
     def _must_wait(self, calls: int) -> bool:
         return self._engine.may_call and (
             not self._engine.calls.has_room(calls)
             or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-            or bool(self._wait_queue.waiters)  # earlier waiters go first
+            or bool(self._driver.wait_queue.waiters)  # earlier waiters go first
         )
 
     def _may_send(self, calls: int) -> bool:
@@ -538,28 +534,6 @@ class Caller:
             return True
         self._driver.drain()
         return False
-
-    def _settled(self, call: Call, result: Any, error: Exception | None) -> None:
-        """Report the outcome of a call to its future or its callback."""
-        if self._wait_queue.waiters:
-            self._wait_queue.wake()  # there is room for one more call
-        waiter = call.waiter
-        if waiter is None:
-            return
-        if callable(waiter):
-            self._engine.run_callback(waiter, result, error)
-        elif waiter.done():
-            pass  # the waiting task is being cancelled
-        elif error is None:
-            waiter.set_result(result)
-        else:
-            waiter.set_exception(error)
-
-    def _left_by_peer(self) -> None:
-        """Wake all waiters: no more calls can be sent."""
-        self._wait_queue.wake()
-        if not self._left.done():
-            self._left.set_result(None)
 
 
 def read_batch(

@@ -103,6 +103,10 @@ class Call:
         return f"<Call {self.id!r} {'in flight' if self.outcome is None else self.outcome.value}>"
 
 
+_NO_TOMBSTONES: Final[OrderedDict[int | str, None]] = OrderedDict()
+"""The tombstones of a side that has given up no call."""
+
+
 class OutboundBatch:
     """The calls of a batch that this side sent."""
 
@@ -153,7 +157,7 @@ class Calls:
         self._max_calls = max_calls
         self._max_tombstones = max_tombstones
         self._pending: dict[int | str, Call] = {}
-        self._tombstones: OrderedDict[int | str, None] = OrderedDict()
+        self._tombstones: OrderedDict[int | str, None] = _NO_TOMBSTONES
         self._deadlines: list[tuple[float, int, int | str]] = []
         self._newest_given_up = 0  # the number of the latest call that ended without a response
         self._by_token: dict[ProgressToken, Call] = {}
@@ -248,6 +252,8 @@ class Calls:
             return False
         self._end_without_response(call, outcome)
         # Only the id is kept: the call would keep its waiter alive.
+        if self._tombstones is _NO_TOMBSTONES:
+            self._tombstones = OrderedDict()
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
@@ -328,7 +334,8 @@ class Calls:
         for call in lost:
             call.outcome = Outcome.LOST
         # No tombstones either: after this every response is dropped.
-        for kept in (self._pending, self._tombstones, self._deadlines, self._by_token, self._open_batches):
+        self._tombstones = _NO_TOMBSTONES
+        for kept in (self._pending, self._deadlines, self._by_token, self._open_batches):
             kept.clear()
         self._is_lost = True
         return lost

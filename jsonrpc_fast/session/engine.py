@@ -50,13 +50,19 @@ from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, P
 from .driver import Driver
 from .inbox import Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests, id_in_flight
-from .room import Bounds
+from .room import BOUNDS, Bounds
 from .running import Run
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+
+
+# What is the same for all sessions without options.
+_CONVENTION: Final = JsonRpcConvention()
+_NO_HOOKS: Final = FoundHooks(None)
+_NO_ERRORS: Final[Mapping[int, type[RpcError]]] = {}
 
 
 class Engine:
@@ -113,9 +119,9 @@ class Engine:
         default: Default = None,
         encoders: Encoders = PLAIN,
     ) -> None:
-        convention = JsonRpcConvention() if convention is None else convention
+        convention = _CONVENTION if convention is None else convention
         handlers = Handlers() if handlers is None else handlers
-        found = FoundHooks(hooks)
+        found = _NO_HOOKS if hooks is None else FoundHooks(hooks)
         self.calls: Calls = Calls(
             convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders
         )
@@ -123,7 +129,7 @@ class Engine:
         self.requests: Requests = Requests(convention, default, encoders)
         self.requests.keeps_extra = found.request_received is not None
         make_context = _make_context if make_context is None else make_context
-        bounds = Bounds() if bounds is None else bounds
+        bounds = BOUNDS if bounds is None else bounds
         self.inbox: Inbox = Inbox(
             driver, handlers, found, make_context, clock, self.requests, bounds, self._receive_other
         )
@@ -138,7 +144,7 @@ class Engine:
         self._driver = driver
         self._write = driver.write
         self._clock = clock
-        self._errors = dict(errors or {})
+        self._errors = _NO_ERRORS if errors is None else dict(errors)
         self._budget = budget_for(response_policy)
         # Set by `lose`: of a batch that is being received, only the responses are still processed.
         self._is_lost = False
@@ -627,7 +633,14 @@ class Engine:
         self.lose_calls()
         self.requests.serving.clear()
         self.inbox.cancel()
+        self.inbox.end()
+        self.serve = _serve_nothing
 
 
 def _make_context(method: str, request: InboundRequest | None, _: Destination | None) -> RequestContext:
     return RequestContext(method, None if request is None else request.id, request is None)
+
+
+def _serve_nothing(message: Any, destination: Destination | None = None) -> bytes | None:
+    """Take the place of `Engine.serve` when the connection is lost."""
+    return None

@@ -83,6 +83,12 @@ _ENDED: Final = RunState.ENDED
 _RESULT: Final = Outcome.RESULT
 
 
+_Held = tuple[Item, int, "Destination | None", "Context | None"]
+# The queues of an inbox in which nothing has waited: most never need more.
+_NOTHING: Final[deque[_Held]] = deque()
+_NO_RUNS: Final[OrderedDict[Run, None]] = OrderedDict()
+
+
 class Inbox:
     """Serves the messages of one conversation.
 
@@ -125,27 +131,26 @@ class Inbox:
         self.reading: Reading = Reading(driver, clock)
         # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
         self._runs: dict[Run, None] = {}  # running, or waiting for a peer
-        self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
-        context = contextvars.copy_context()
-        self._new_context: Callable[[], Context] = context.copy
+        self._queue: OrderedDict[Run, None] = _NO_RUNS  # called, but without a slot yet
+        self._context = contextvars.copy_context()
         self.plain: PlainServer = PlainServer(
             handlers.finder(),
             requests.serving,
             self._runs if self._group is None else None,
             requests.encode_result,
-            context,
+            self._context,
             current_run,
             receive,
             self,
         )
         # Messages wait for an ordered handler, or while the peer does not read.
         self._barrier: Run | None = None  # the ordered handler that has not ended
-        self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
+        self._held: deque[_Held] = _NOTHING  # with their sizes in bytes
         # The end.
         self.is_draining: bool = False
         self._is_cut_off = False  # all handlers were cancelled, and get no response
         self.dropped_requests: int = 0
-        self._spared: set[Run] = set()  # handlers that close the session
+        self._spared: frozenset[Run] = frozenset()  # handlers that close the session
 
     @property
     def items(self) -> int:
@@ -296,7 +301,7 @@ class Inbox:
         if handler is not None:
             # The code that made the transport read, such as another handler, has its own context. Messages with a
             # destination arrive in the context of their exchange.
-            context = self._new_context() if destination is None else contextvars.copy_context()
+            context = self._context.copy() if destination is None else contextvars.copy_context()
             context.run(self._call, handler, item, destination, context)
         elif type(item) is InboundRequest:
             self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
@@ -405,6 +410,8 @@ class Inbox:
         context = None if destination is None else contextvars.copy_context()
         self.plain.room = 0
         held = (item, size, destination, context)
+        if self._held is _NOTHING:
+            self._held = deque()
         # Its response says that this side is alive. After the held messages, it could come too late.
         if self._is_ping(item):
             self._held.appendleft(held)
@@ -509,6 +516,8 @@ class Inbox:
             if self._room.has_room(run.size):
                 if type(run.item) is InboundRequest:
                     run.item.run = run
+                if self._queue is _NO_RUNS:
+                    self._queue = OrderedDict()
                 self._queue[run] = None
                 self.plain.room = 0
                 self._room.waiting.keep(run.size)
@@ -609,7 +618,7 @@ class Inbox:
         run.state = _ENDED
         self._runs.pop(run, None)
         if self._spared:
-            self._spared.discard(run)
+            self._spared -= {run}
         if run is self._barrier:
             self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.
@@ -662,7 +671,7 @@ class Inbox:
     def spare(self, run: Run) -> None:
         """Neither wait for a handler nor cancel it, because it closes the session."""
         if run.state is not _ENDED:
-            self._spared.add(run)
+            self._spared |= {run}
             if run is self._barrier:
                 self._lift()
 
@@ -674,7 +683,7 @@ class Inbox:
         """Refuse the waiting messages, and cancel all handlers except `but` and the spared ones. Return those."""
         self._is_cut_off = True
         # Removed first: the end of a handler must not let a held message begin.
-        held, self._held = self._held, deque()
+        held, self._held = self._held, _NOTHING
         for item, size, _, _ in held:
             self._room.waiting.drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
@@ -688,6 +697,11 @@ class Inbox:
         for run in runs:
             run.cancel()
         return runs
+
+    def end(self) -> None:
+        """Drop the references to the session, because nothing more is served: they would form cycles."""
+        self.plain.close()
+        self._make_context = _no_context
 
     def count_dropped(self) -> None:
         """Count the requests of handlers that continue although they were cancelled."""
@@ -770,3 +784,7 @@ class Inbox:
             shown, started = trace if trace is not None else (None, None)
             seconds = 0.0 if started is None else self._clock() - started
             served(shown, id, item.method, outcome, code, seconds)
+
+
+def _no_context(method: str, *_: object) -> RequestContext:
+    raise StateError(f"the session has ended before {method} was called")

@@ -26,10 +26,12 @@ from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.awaiting import OuterCoroutine, resume
 from ..transports.protocol import Transport
+from ..transports.waiters import Waiters
 from .calls import Call
 from .driver import Driver
 from .engine import Engine
 from .running import Run, RunState, current_run, detached
+from .wait_queue import WaitQueue
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
@@ -40,42 +42,34 @@ _SHARES_CONTEXT: Final = sys.version_info < (3, 12)
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 
 
+def _nothing() -> None:
+    pass
+
+
 class LoopDriver(Driver):
     """The driver of an engine on asyncio, over a transport.
 
     Args:
         transport: Carries the stream.
-        settled: See `Driver`.
-        left: See `Driver`.
-        idle: See `Driver`.
         abort: See `Driver`.
-        wake: Called when the peer has read, or the connection is lost.
 
     Attributes:
-        engine: The engine, set by `open`.
+        engine: The engine, set by `open`; None when the conversation has ended.
         loop: The loop, set by `open`.
+        changed: Those who wait until handlers have ended, no more calls can be sent, or the connection is lost.
+        wait_queue: The calls and notifications that wait for room.
         may_pass: Whether the peer has read since this was last set to False.
     """
 
-    engine: Engine
+    engine: Engine | None = None
     loop: asyncio.AbstractEventLoop
     _context: Context
 
-    def __init__(
-        self,
-        transport: Transport,
-        settled: Callable[[Call, Any, Exception | None], None],
-        left: Callable[[], None],
-        idle: Callable[[], None],
-        abort: Callable[[], None],
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, transport: Transport, abort: Callable[[], None]) -> None:
         self.write: Callable[[bytes], None] = transport.send
-        self.settled: Callable[[Call, Any, Exception | None], None] = settled
-        self.left: Callable[[], None] = left
-        self.idle: Callable[[], None] = idle
         self.abort: Callable[[], None] = abort
-        self._wake = wake
+        self.changed: Waiters = Waiters()
+        self.wait_queue: WaitQueue = WaitQueue()
         self._transport = transport
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at: float = inf
@@ -103,7 +97,35 @@ class LoopDriver(Driver):
         else:
             self._transport.pause_reading()
 
+    def left(self) -> None:
+        self.wait_queue.wake()
+        self.changed.wake()
+
+    def idle(self) -> None:
+        self.changed.wake()
+
+    def settled(self, call: Call, result: Any, error: Exception | None) -> None:
+        """Report the outcome of a call to its future or its callback."""
+        if self.wait_queue.waiters:
+            self.wait_queue.wake()  # there is room for one more call
+        waiter = call.waiter
+        if waiter is None:
+            return
+        if callable(waiter):
+            assert self.engine is not None  # all calls settle before the end
+            self.engine.run_callback(waiter, result, error)
+        elif waiter.done():
+            pass  # the waiting task is being cancelled
+        elif error is None:
+            waiter.set_result(result)
+        else:
+            waiter.set_exception(error)
+
     # Turns and time.
+
+    def time(self) -> float:
+        """Return the time of the loop, the clock of the engine."""
+        return self.loop.time()
 
     def soon(self) -> None:
         if not self._is_turn_due:
@@ -112,7 +134,8 @@ class LoopDriver(Driver):
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        self.engine.turn()
+        if self.engine is not None:
+            self.engine.turn()
 
     def wake_at(self, deadline: float) -> None:
         # A later deadline is noticed when the timer fires. Moving the timer for each call would cost more than the
@@ -126,7 +149,8 @@ class LoopDriver(Driver):
     def _tick(self) -> None:
         self._timer = None
         self.wakes_at = inf
-        self.engine.tick()
+        if self.engine is not None:
+            self.engine.tick()
 
     def drain(self) -> None:
         # The waiting task may be about to end because the peer has read; this makes it wait again.
@@ -141,28 +165,32 @@ class LoopDriver(Driver):
                 await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
                 await self._transport.drain()
                 self.may_pass = True
-                self._wake()
-                self.engine.drained()
+                self.wait_queue.wake()
+                if self.engine is not None:
+                    self.engine.drained()
         except (ConnectionLost, StateError):
             pass  # the next one to send gets the error
         finally:
             self._drainer = None
-            self._wake()
+            self.wait_queue.wake()
 
     def stop(self) -> None:
-        """Stop the timer and the wait for a peer that does not read."""
+        """Stop the timer and the wait for a peer that does not read, and forget the engine and the session."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._drainer is not None:
             self._drainer.cancel()
+        self.engine = None
+        self.abort = _nothing
 
     # Handlers.
 
     def start(self, run: Run) -> None:
         work = run.work if isinstance(run.work, (CoroutineType, OuterCoroutine)) else OuterCoroutine(run.work)
         options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
-        served = ServedCoroutine(self.engine.inbox, work, run)
+        owner: Any = run.owner
+        served = ServedCoroutine(owner, work, run)
         task = _Task(served, loop=self.loop, name=run.item.method, **options)
         # An eager task may have ended by now. Keeping it would create a reference cycle.
         if run.state is not _ENDED:
@@ -178,7 +206,8 @@ class LoopDriver(Driver):
         try:
             with FuturePart() as part:
                 run.task = part
-                await ServedCoroutine(self.engine.inbox, _resumed(run.work, run.waiting), run)
+                owner: Any = run.owner
+                await ServedCoroutine(owner, _resumed(run.work, run.waiting), run)
         finally:
             current_run.reset(token)
         if part.is_task_cancelled:

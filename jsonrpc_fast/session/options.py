@@ -12,7 +12,7 @@ from ..hooks import Hooks
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
-from .room import Bounds, SessionGroup
+from .room import BOUNDS, Bounds, SessionGroup
 
 
 class SessionOptions(TypedDict, total=False):
@@ -87,12 +87,14 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     """Check the values of options.
 
     Returns:
-        All options, with the defaults of those that are not given.
+        All options, with the defaults of those that are not given. They must not be changed.
 
     Raises:
         TypeError: An option does not exist, or has a value of the wrong type.
         ValueError: A value is out of range.
     """
+    if not options:
+        return cast("SessionOptions", _DEFAULTS)
     # Python lets any name pass in `**options`, and a wrong one must not be ignored.
     for name in options:
         if name not in _DEFAULTS:
@@ -122,3 +124,9 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
         if not (isinstance(kind, type) and issubclass(kind, RpcError)):
             raise TypeError("errors must have subclasses of RpcError as values")
     return checked
+
+
+def bounds_of(checked: SessionOptions) -> Bounds:
+    """Return the bounds among checked options."""
+    values = cast("dict[str, Any]", checked)
+    return BOUNDS if values is _DEFAULTS else Bounds(**{name: values[name] for name in Bounds._field_defaults})

@@ -173,6 +173,10 @@ class Bounds(NamedTuple):
     group: SessionGroup | None = None
 
 
+BOUNDS: Final = Bounds()
+"""The bounds of a session without options."""
+
+
 class Room:
     """The account of one inbox.
 

@@ -124,7 +124,8 @@ def detached(function: Callable[..., T], *arguments: object) -> T:
     its slot whenever the task waits for a peer.
     """
     context = copy_context()
-    context.run(current_run.set, None)
+    if current_run.get() is not None:
+        context.run(current_run.set, None)
     return context.run(function, *arguments)
 
 

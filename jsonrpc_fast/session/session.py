@@ -19,6 +19,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from typing import Any, Final, Self, Unpack, overload
@@ -33,13 +34,11 @@ from ..handlers.failures import on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport, set_callbacks
-from ..transports.waiters import Waiters
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
 from .engine import Engine
-from .options import SessionOptions, check_options
-from .room import Bounds
+from .options import SessionOptions, bounds_of, check_options
 from .running import Run, detached, running, waiting
 
 OWED_SECONDS: Final = 0.2
@@ -74,6 +73,7 @@ class Session(Caller):
     """
 
     _own_handlers: Handlers | None = None  # what `register` adds
+    _close_callbacks: tuple[Callable[[], object], ...] = ()
 
     # An instance has at most 30 attributes: CPython 3.11 looks up those of an object with more of them on a slower
     # path.
@@ -83,23 +83,27 @@ class Session(Caller):
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
+        self._set_up(transport, handlers, check_options(**options))
+
+    def _set_up(
+        self,
+        transport: Transport,
+        handlers: Handlers | Mapping[str, Callable[..., Any]] | None,
+        checked: SessionOptions,
+    ) -> None:
         check_transport(transport)
-        checked = check_options(**options)
         response_policy = checked["response_policy"]
         if isinstance(response_policy, Unset):
             response_policy = "always" if transport.responds_to_faults else "never"
-        self._idle = Waiters()  # woken when handlers have finished, or when `close` stops waiting for them
-        super().__init__(
-            transport, checked["timeout"], checked["context"], checked["max_calls"], self._idle.wake, self._abort_soon
-        )
+        super().__init__(transport, checked["timeout"], checked["context"], checked["max_calls"], self._abort_soon)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(
             self._driver,
             self.handlers,
-            clock=lambda: self._loop.time(),
+            clock=self._driver.time,
             hooks=checked["hooks"],
             make_context=partial(SessionContext, self),
-            bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
+            bounds=bounds_of(checked),
             errors=checked["errors"],
             convention=checked["convention"],
             response_policy=response_policy,
@@ -114,7 +118,6 @@ class Session(Caller):
             end_seconds = None if transport.responds_after_end else self._close_seconds
         self._end_seconds = end_seconds
         self._state = _State.NEW
-        self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
         self._deadline = inf  # until when `close` waits for handlers
         heartbeat = checked["heartbeat_seconds"]
@@ -141,8 +144,6 @@ class Session(Caller):
         self._state = _State.RUNNING
         self._loop = asyncio.get_running_loop()
         self._driver.open(self._engine, self._loop)
-        self._closed = self._loop.create_future()
-        self._left = self._loop.create_future()
         transport = self._transport
         restore = set_callbacks(
             transport,
@@ -204,7 +205,8 @@ class Session(Caller):
         if self._state is _State.NEW:
             raise StateError("the session is not started")
         if self._is_started:
-            await asyncio.shield(self._closed)
+            while self._state is not _State.CLOSED:
+                await self._driver.changed.wait()
             await self._wait_until_closed()
 
     def add_close_callback(self, callback: Callable[[], object]) -> None:
@@ -214,7 +216,11 @@ class Session(Caller):
             StateError: The session is not started.
         """
         self._check_started()
-        self._closed.add_done_callback(lambda _: callback())
+        soon = partial(self._loop.call_soon, callback, context=copy_context())
+        if self._state is _State.CLOSED:
+            soon()
+        else:
+            self._close_callbacks += (soon,)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """Let handlers finish, settle the calls, and close the transport.
@@ -291,14 +297,14 @@ class Session(Caller):
     def _finish_by(self, deadline: float) -> None:
         """Set the latest time until which `close` waits for handlers."""
         self._deadline = min(self._deadline, deadline)
-        self._idle.wake()
+        self._driver.changed.wake()
 
     async def _wait_until_served(self) -> None:
         """Wait until every received message is served, or until the deadline."""
         while not self._engine.inbox.has_served and self._loop.time() < self._deadline:
-            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._idle.wake)
+            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._driver.changed.wake)
             try:
-                await self._idle.wait()
+                await self._driver.changed.wait()
             finally:
                 if timer is not None:
                     timer.cancel()
@@ -335,8 +341,9 @@ class Session(Caller):
         self._engine.lose()
         self._driver.stop()  # after `lose`, which may set a timer
         self._finish_by(0.0)
-        if not self._closed.done():
-            self._closed.set_result(None)
+        callbacks, self._close_callbacks = self._close_callbacks, ()
+        for soon in callbacks:
+            soon()
 
     # Keeping alive.
 
@@ -371,6 +378,15 @@ class Session(Caller):
 
     def _on_end(self) -> None:
         """The peer half-closed: no more responses, but it may still expect ours."""
+        engine, transport = self._engine, self._transport
+        if self._closer is None and isinstance(transport, Connection) and engine.is_idle and engine.inbox.has_served:
+            # Only the writing is left, and that needs no task.
+            self._state = _State.CLOSING
+            engine.begin_draining()
+            engine.lose_calls()
+            self._stop_heartbeat()
+            transport.begin_closing()
+            return
         self._engine.lose_calls()
         self._begin_closing(self._end_seconds)
 
@@ -448,10 +464,12 @@ def serving(
         ValueError: The value of an option is out of range.
     """
     shared = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-    check_options(**options)
+    checked = check_options(**options)
 
     async def serve(transport: Transport) -> None:
-        async with Session(transport, shared, **options) as session:
+        session = Session.__new__(Session)
+        session._set_up(transport, shared, checked)
+        async with session:
             await session.wait_closed()
 
     return serve

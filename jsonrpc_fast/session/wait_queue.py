@@ -7,8 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import Context
 from math import inf
+from typing import Final
 
 from ..errors import CallTimeout
+
+_NONE: Final[OrderedDict[object, asyncio.Future[None] | None]] = OrderedDict()
+"""The waiters of a queue that has had none: most sessions never need more."""
 
 
 class WaitQueue:
@@ -23,7 +27,7 @@ class WaitQueue:
     __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self.waiters: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
+        self.waiters: OrderedDict[object, asyncio.Future[None] | None] = _NONE
 
     def __len__(self) -> int:
         return len(self.waiters)
@@ -43,6 +47,8 @@ class WaitQueue:
         """
         loop = asyncio.get_running_loop()
         place = object()
+        if self.waiters is _NONE:
+            self.waiters = OrderedDict()
         self.waiters[place] = None
         is_late = False
 

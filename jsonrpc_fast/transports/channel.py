@@ -32,6 +32,10 @@ LOW_WATER_BYTES: Final = 64 * 1024
 """A blocked connection is unblocked when at most this many bytes are unwritten."""
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Events:
     """The events of a channel.
@@ -49,6 +53,10 @@ class Events:
     received: Callable[[Data], None]
     drained: Callable[[], None]
     lost: Callable[[Exception | None], None]
+
+    def end(self) -> None:
+        """Call nobody any more, and refer to nobody: the channel is lost."""
+        self.received = self.drained = self.lost = _ignore
 
 
 class Channel:

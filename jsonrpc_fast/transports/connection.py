@@ -57,7 +57,7 @@ from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
 from . import debug, readers
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
-from .protocol import Sendable, Transport
+from .protocol import Sendable, Transport, drop_callbacks
 from .readers import Reader, StreamReader, TextReader
 from .waiters import Waiters
 
@@ -383,7 +383,8 @@ class Connection(Transport):
 
     def deliver(self, items: list[Any]) -> None:
         """Deliver decoded messages and faults; for subclasses whose channel has to decode them."""
-        self._delivery.add(items)
+        if not self.is_closing:
+            self._delivery.add(items)
 
     def report_end(self) -> None:
         """Call `onend`, once: the peer has ended its stream, or this side has to end."""
@@ -425,6 +426,16 @@ class Connection(Transport):
         if self.onclose is not None:
             self.run_callback("onclose", self.onclose)
         self.closed()
+        # What is closed forms no cycle: it is freed although no garbage is collected. The frames of an error of the
+        # system refer to the channel, and say nothing that its text does not.
+        while isinstance(fault, (OSError, ConnectionLost)):
+            fault.__traceback__ = None
+            fault = fault.__cause__ or fault.__context__  # type: ignore[assignment]
+        drop_callbacks(self)
+        self.channel_events.end()
+        vars(self).pop("send", None)
+        self._delivery.end()
+        self._outbox.end(self.closed_error())
 
     def closed(self) -> None:
         """Called once, after `onclose`; for subclasses."""
@@ -525,6 +536,11 @@ class Delivery:
         self._undelivered.clear()
         self._reader.clear()
 
+    def end(self) -> None:
+        """Forget the connection, which is closed."""
+        del self._connection
+        self._respond = self._replaced = None
+
     def set_paused(self, is_paused: bool) -> None:
         """Pause or resume delivering, for the user."""
         self._is_paused = is_paused
@@ -605,8 +621,6 @@ class Delivery:
 
     def add(self, items: list[Any]) -> None:
         """Handle messages and faults that are already decoded."""
-        if self._connection.is_closing:
-            return
         self.chunks += 1
         self._undelivered += items
         self._extend_backlog()
@@ -781,6 +795,7 @@ class Outbox:
     _lone: int = MANY
     _turns_lingered: int = 0
     _drain_waiters: Waiters = field(default_factory=Waiters)
+    _loss: Exception | None = None  # the text and the cause of what `send` raises after the end
     linger_turns: int = 0
     is_open: bool = False
     is_blocked: bool = False
@@ -798,6 +813,11 @@ class Outbox:
         self._queue.clear()
         self._queued_bytes = 0
         self._drain_waiters.wake()
+
+    def end(self, loss: Exception) -> None:
+        """Forget the connection, which is closed, and raise this from now on."""
+        self._loss = loss
+        del self._connection
 
     @property
     def unwritten(self) -> int:
@@ -840,7 +860,7 @@ class Outbox:
     def _frame(self, message: Sendable) -> bytes:
         """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
         if not self.is_open:
-            raise self._connection.closed_error()
+            raise self._closed_error()
         text = message
         if not isinstance(text, bytes):
             text = self._connection.encoders.encode(list(text) if isinstance(text, tuple) else text)
@@ -861,12 +881,19 @@ class Outbox:
             self._log.sent(text, message)
         return text
 
+    def _closed_error(self) -> Exception:
+        if self._loss is None:
+            return self._connection.closed_error()
+        error = ConnectionLost(str(self._loss))
+        error.__cause__ = self._loss.__cause__
+        return error
+
     async def drain(self) -> None:
         """Wait until the outbox is not blocked; see `Transport.drain`."""
         while self.is_open and self.is_blocked:
             await self._drain_waiters.wait()
         if not self.is_open:
-            raise self._connection.closed_error()
+            raise self._closed_error()
 
     def drained(self) -> None:
         """Handle a decrease of the channel's unwritten bytes."""

@@ -163,11 +163,32 @@ class Transport(Protocol):
         ...
 
 
+_CALLBACKS: Final = (
+    "onmessage",
+    "respond",
+    "onread",
+    "onerror",
+    "onclose",
+    "onend",
+    "onstop",
+    "onfail",
+    "kept_bytes",
+)
+
+
+def drop_callbacks(transport: Transport) -> None:
+    """Drop the callbacks of a transport that is closed: with what they belong to, they would form a cycle."""
+    for name in _CALLBACKS:
+        if name in vars(transport):
+            delattr(transport, name)
+
+
 def set_callbacks(transport: Transport, **callbacks: Any) -> Callable[[], None]:
     """Set attributes of `Transport` that belong to the layer above. Return a function that undoes this."""
     before = {name: getattr(transport, name) for name in callbacks}
     for name, value in callbacks.items():
-        setattr(transport, name, value)
+        if value is not before[name]:
+            setattr(transport, name, value)
 
     def undo() -> None:
         set_callbacks(transport, **before)

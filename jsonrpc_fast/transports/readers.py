@@ -96,7 +96,7 @@ class StreamReader:
         small_bytes: The size up to which a chunk is decoded at once.
     """
 
-    __slots__ = ("_decoder", "_is_last_due", "_kept", "_new_decoder", "feed", "partial_bytes", "small_bytes")
+    __slots__ = ("_decoder", "_is_last_due", "_kept", "_options", "feed", "partial_bytes", "small_bytes")
 
     def __init__(
         self,
@@ -108,9 +108,7 @@ class StreamReader:
         resync: bool = False,
     ) -> None:
         # The backend's decoder cannot call a function for each text, so this one splits the stream in Python.
-        self._new_decoder = partial(
-            _TextDecoder, framing, profile, resync, read or partial(decode, profile=profile, raw=raw), listen
-        )
+        self._options = (framing, profile, raw, read, listen, resync)
         self._decoder: StreamDecoder[Any]
         is_plain = read is None and listen is None
         self._decoder = Decoder(framing, profile, raw=raw, resync=resync) if is_plain else self._new_decoder()
@@ -119,6 +117,10 @@ class StreamReader:
         self.small_bytes: int = SMALL_BYTES if listen is None else 0
         self._kept = bytearray()
         self._is_last_due = False  # the stream has ended, and the decoder does not know yet
+
+    def _new_decoder(self, log: WireLog | None = None) -> _TextDecoder:
+        framing, profile, raw, read, listen, resync = self._options
+        return _TextDecoder(framing, profile, resync, read or partial(decode, profile=profile, raw=raw), listen, log)
 
     @property
     def framing(self) -> Framing:
@@ -171,13 +173,17 @@ class StreamReader:
         self.feed = self._decoder.feed
 
 
+_NOTHING_KEPT: Final[deque[Any]] = deque()
+"""The texts of a reader that has kept none."""
+
+
 class TextReader:
     """Reads whole texts, with any white space: each is one message or batch, or a fault.
 
     The arguments and members are those of `StreamReader`; there is no framing, and no partial message.
     """
 
-    __slots__ = ("_kept", "_log", "_read", "feed", "partial_bytes")
+    __slots__ = ("_kept", "_log", "_read", "partial_bytes")
     framing: None = None
     small_bytes: int = SMALL_BYTES
     has_ended: bool = False
@@ -185,12 +191,11 @@ class TextReader:
     def __init__(self, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None) -> None:
         read = partial(decode, profile=profile, raw=raw) if read is None else read
         self._read: Read = read if listen is None else partial(_read_after, listen, read)
-        self.feed: Callable[..., list[Any]] = self._feed
         self.partial_bytes: int = 0
-        self._kept: deque[Any] = deque()
+        self._kept: deque[Any] = _NOTHING_KEPT
         self._log: WireLog | None = None
 
-    def _feed(self, data: Any, max_items: int | None = None) -> list[Any]:
+    def feed(self, data: Any, max_items: int | None = None) -> list[Any]:
         item = self._read(data)
         if self._log is not None:
             self._log.received(item, len(data.encode(errors="replace") if isinstance(data, str) else data))
@@ -205,6 +210,8 @@ class TextReader:
         return sum(map(len, self._kept))
 
     def keep(self, data: Any) -> None:
+        if self._kept is _NOTHING_KEPT:
+            self._kept = deque()
         self._kept += data if type(data) is list else (bytes(data) if type(data) is memoryview else data,)
 
     def next_items(self) -> list[Any]:
@@ -213,7 +220,7 @@ class TextReader:
         # Short texts share a step: one step for each would cost more than decoding them.
         while kept and len(items) < TURN_ITEMS:
             text = kept.popleft()
-            item = read(text) if self._log is None else self._feed(text)[0]
+            item = read(text) if self._log is None else self.feed(text)[0]
             items.append(item)
             # A fault may close the connection, and then nothing after it may be decoded.
             if len(text) > STEP_BYTES or type(item) is ParseError:

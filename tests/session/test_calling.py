@@ -404,7 +404,7 @@ async def test_a_waiting_call_times_out() -> None:
         session.call_soon("m")
         with pytest.raises(CallTimeout):
             await session.call("waits", timeout=0.02)
-        assert len(session._wait_queue) == 0
+        assert len(session._driver.wait_queue) == 0
         assert [request.method for request in wire.received] == ["m"]
 
 
@@ -608,7 +608,7 @@ async def test_a_notification_that_is_cancelled_when_it_has_room_is_not_sent() -
         session.notify_soon("large", ["x" * 1_000_000])
         future = session.notify_threadsafe("m")
         await settle()
-        assert len(session._wait_queue) == 1
+        assert len(session._driver.wait_queue) == 1
         may_send = session._may_send
 
         def may_send_then_cancel(calls: int) -> bool:

@@ -94,6 +94,11 @@ cdef class PlainServer:
         self.receive_other = receive
         self.owner = owner
 
+    def close(self):
+        """`_serving.PlainServer.close`"""
+        self.room = 0
+        self.receive_other = self.owner = None
+
     def receive(self, message, destination=None):
         """`_serving.PlainServer.receive`"""
         handler = function = None
@@ -103,7 +108,7 @@ cdef class PlainServer:
                 if handler is not None:
                     function = handler.plain
         if handler is None or (function is None and handler.wants_context):
-            return self.receive_other(message, destination)
+            return None if self.receive_other is None else self.receive_other(message, destination)
         self.last_read = (<Request>message).id
         context = PyContext_Copy(self.context)
         PyContext_Enter(context)
@@ -115,17 +120,18 @@ cdef class PlainServer:
     cdef object serve(self, Request message, handler, function, context):
         cdef ServedCoroutine served
         result = failure = None
+        owner = self.owner  # the function may close this object
         try:
             result = call_handler(handler, function, payload_in(message.stored))
         except BaseException as error:
             failure = error
         if failure is None:
             if is_awaitable(result):
-                if not self.may_start(result):
-                    self.owner.begin(message, result, context)
+                if not self.may_start(result, owner):
+                    owner.begin(message, result, context)
                     return None
                 served = ServedCoroutine.__new__(ServedCoroutine)
-                served.owner = self.owner
+                served.owner = owner
                 served.work = result
                 served.message = message
                 served.context = context
@@ -142,17 +148,17 @@ cdef class PlainServer:
             else:
                 self.room -= len(text)
                 return text
-        self.owner.conclude(message, handler, result, failure)
+        owner.conclude(message, handler, result, failure)
         if isinstance(failure, KeyboardInterrupt):
             raise failure
 
     cdef bint is_in_flight(self, id) except -1:
         return not (PyLong_CheckExact(id) or PyUnicode_CheckExact(id)) or id in self.serving
 
-    cdef bint may_start(self, work) except -1:
+    cdef bint may_start(self, work, owner) except -1:
         if self.make_task is None or type(work) is not CoroutineType:
             return False
-        return (self.runs is not None and PyDict_Size(self.runs) == 0) or self.owner.may_start()
+        return (self.runs is not None and PyDict_Size(self.runs) == 0) or owner.may_start()
 
 
 @cython.final

@@ -84,6 +84,7 @@ class AcceptedSocket(SocketChannel):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.admission.leave(self.transport)
         super().connection_lost(exc)
+        del self.connection
 
 
 class _AcceptedStream(StreamTransport):
@@ -108,9 +109,18 @@ class _AcceptedStream(StreamTransport):
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
         if is_http is not None:
+            self._drop_first_events()
+        self.channel_events.received(data)
+
+    def _drop_first_events(self) -> None:
+        if self._first_events is not None:
+            self._first_events.end()
             self._first_events = None
             self.channel.events = self.channel_events
-        self.channel_events.received(data)
+
+    def closed(self) -> None:
+        super().closed()
+        self._drop_first_events()
 
 
 class StreamServer:

@@ -155,6 +155,7 @@ class TlsChannel(LayeredChannel):
         # A client's channel that was not opened reports no loss: `open` raises.
         if was_open or self._server_hostname is None:
             self.events.lost(fault)
+            self.socket_events.end()
 
     # The handshake.
 
@@ -224,7 +225,10 @@ class TlsChannel(LayeredChannel):
         if filled:
             self.events.received(buffer[:filled])
         if ended is not None:
-            raise ended
+            try:
+                raise ended
+            finally:
+                del ended  # its traceback refers to this frame
         return has_more
 
     def _end_received(self) -> None:

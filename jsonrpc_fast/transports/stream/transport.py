@@ -259,7 +259,10 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._is_lost = True
         if self._dropped is not None and not self._dropped.done():
             self._dropped.set_result(None)
-        self.events.lost(self.fault or exc)
+        fault = self.fault or exc
+        if fault is not None:
+            fault.__traceback__ = None  # its frames refer to this channel
+        self.events.lost(fault)
 
 
 class LayeredChannel(Channel):
@@ -386,6 +389,7 @@ class SocketTransport(Connection):
         self._heartbeats = ()  # they refer to this connection
         if self.released is not None:
             self.released(self)
+            del self.released
 
     def _abort_idle(self, fault: ConnectionLost) -> None:
         self.abort(fault)

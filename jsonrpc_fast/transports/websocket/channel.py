@@ -270,6 +270,9 @@ class WebSocketChannel(LayeredChannel):
             cause, fault = fault, ConnectionLost("the peer ended the connection without a close frame")
             fault.__cause__ = cause or EOFError("the socket ended")
         self.events.lost(fault)
+        self.socket_events.end()
+        if self.wire is not None:
+            self.wire.parser = None  # a generator that refers to `wire`
 
     # Receiving.
 

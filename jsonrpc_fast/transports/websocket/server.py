@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ..._checks import check_callable, check_items, check_type
+from ...errors import run_callback
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..close_codes import CloseCode
@@ -51,12 +53,11 @@ class AcceptedChannel(WebSocketChannel):
 
     is_server = True
 
-    def __init__(self, server: WebSocketServer, socket: SocketOrLayer, run_callback: Callable[..., None]) -> None:
+    def __init__(self, server: WebSocketServer, socket: SocketOrLayer) -> None:
         super().__init__(socket)
         self.path: str = ""
         self.headers: Headers = Headers()
         self._server = server
-        self._run_callback = run_callback
 
     def handshake_received(self, data: bytes) -> None:
         wire = self.wire
@@ -71,7 +72,7 @@ class AcceptedChannel(WebSocketChannel):
             # The library decides first: `authorize` sees only valid requests of allowed origins.
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                status = self._server.status_for(request, self._run_callback)
+                status = self._server.status_for(request)
                 if status is not None:
                     response = wire.reject(status, f"{status.phrase}\n")
             wire.send_response(response)
@@ -108,7 +109,7 @@ class AcceptedWebSocket(WebSocketTransport):
     channel: AcceptedChannel
 
     def __init__(self, server: WebSocketServer, socket: SocketOrLayer, options: WebSocketOptions) -> None:
-        channel = AcceptedChannel(server, socket, self.run_callback)
+        channel = AcceptedChannel(server, socket)
         super().__init__(channel, **options)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
 
@@ -202,7 +203,7 @@ class WebSocketServer(TcpServer):
             max_size=max_bytes,
         )
 
-    def status_for(self, request: Request, run_callback: Callable[..., None]) -> HTTPStatus | None:
+    def status_for(self, request: Request) -> HTTPStatus | None:
         """Return the status to refuse a request with, 500 if the application's function fails; None to accept it."""
         found: list[HTTPStatus | None] = []
 
@@ -213,7 +214,7 @@ class WebSocketServer(TcpServer):
 
         if self._authorize is None:
             return None
-        run_callback("authorize", ask)
+        run_callback(_report, ask)
         return found[0] if found else HTTPStatus.INTERNAL_SERVER_ERROR
 
     def _check_options(self) -> None:
@@ -221,3 +222,8 @@ class WebSocketServer(TcpServer):
 
     def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         return AcceptedWebSocket(self, channel, cast("WebSocketOptions", self._options))
+
+
+def _report(fault: BaseException) -> None:
+    context = {"message": "exception in authorize of a transport", "exception": fault}
+    asyncio.get_running_loop().call_exception_handler(context)
