@@ -9,7 +9,8 @@ import sys
 from typing import Any
 
 from jsonrpc_fast import RpcError
-from jsonrpc_fast.session import Session, SessionContext
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.session import Session, SessionContext, broadcast
 from jsonrpc_fast.transports import StreamTransport, TcpServer
 
 members: dict[Any, str] = {}  # by session
@@ -28,11 +29,14 @@ async def say(context: SessionContext, text: str) -> None:
 
 
 async def tell(text: str) -> None:
-    await asyncio.gather(*(session.notify("said", {"text": text}) for session in members), return_exceptions=True)
+    await broadcast(members, "said", {"text": text})
+
+
+handlers = Handlers({"join": join, "say": say})  # for all clients
 
 
 async def serve(transport: StreamTransport) -> None:
-    async with Session(transport, {"join": join, "say": say}) as session:
+    async with Session(transport, handlers) as session:
         await session.wait_closed()
         if name := members.pop(session, None):
             await tell(f"{name} left")

@@ -27,20 +27,21 @@ class Encoders:
 
     Attributes:
         encode: Like `jsonrpc_fast.encode`. The next four are like the functions of the same names.
+        profile: The profile by which messages are written now: what the peer writes may change it.
     """
 
     __slots__ = (
         "_is_peer_known",
-        "_profile",
         "encode",
         "encode_error",
         "encode_notification",
         "encode_request",
         "encode_result",
+        "profile",
     )
 
     def __init__(self, profile: Profile = JSONRPC) -> None:
-        self._profile = profile
+        self.profile: Profile = profile
         self._is_peer_known = not depends_on_peer(profile)
         self.encode: Callable[..., bytes] = self._of(encode)
         self.encode_error: Callable[..., bytes] = self._of(encode_error)
@@ -49,15 +50,15 @@ class Encoders:
         self.encode_result: Callable[..., bytes] = self._of(encode_result)
 
     def _of(self, function: Callable[..., bytes]) -> Callable[..., bytes]:
-        return function if is_plain(self._profile) else partial(self._encode, function)
+        return function if is_plain(self.profile) else partial(self._encode, function)
 
     def default_of(self, default: Default) -> Default:
         """Return the `default` that payloads are written with."""
-        if is_plain(self._profile):
+        if is_plain(self.profile):
             return default
         from ._forms import default_of  # loaded only for such profiles
 
-        return default_of(self._profile, default)
+        return default_of(self.profile, default)
 
     def encode_call(
         self,
@@ -90,11 +91,11 @@ class Encoders:
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:
-                self._profile = _plain_of(self._profile)
+                self.profile = _plain_of(self.profile)
         return self._is_peer_known
 
     def _encode(self, function: Callable[..., bytes], *members: Any, **options: Any) -> bytes:
-        return function(*members, profile=self._profile, **options)
+        return function(*members, profile=self.profile, **options)
 
 
 def depends_on_peer(profile: Profile) -> bool:

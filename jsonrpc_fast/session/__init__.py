@@ -40,7 +40,7 @@ from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
 from .room import Bounds, SessionGroup
 from .running import Run
-from .session import Session, serving
+from .session import Session, broadcast, serving
 from .streams import Stream
 from .subscriptions import Gap, Subscription, Subscriptions
 
@@ -87,5 +87,6 @@ __all__ = [
     "Subscriptions",
     "blocking",
     "blocking_method",
+    "broadcast",
     "serving",
 ]

@@ -33,6 +33,7 @@ from ..handlers.returned import result_reader, results_reader
 from ..hooks import Outcome
 from ..profile import check_batches
 from ..transports.channel import HIGH_WATER_BYTES
+from ..transports.connection import Connection
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
 from .conventions import Convention
@@ -369,6 +370,31 @@ class Caller:
         """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
         self._check_started()
         self._engine.notify(method, params, destination)
+
+    def notify_as(self, method: str, params: Params, texts: dict[Any, bytes]) -> bool:
+        """Send a notification at once, if the peer reads: one step of `broadcast`.
+
+        Args:
+            method: The method of the notification.
+            params: As in `call`.
+            texts: What has been written of this notification for other sessions, by their forms. This adds to it.
+
+        Returns:
+            False if nothing is sent, because the session is not connected, or the peer does not read.
+        """
+        engine = self._engine
+        if not (self._is_started and engine.may_call and self.is_connected) or self._must_wait(0):
+            return False
+        form = engine.calls.form
+        text = None if form is None else texts.get(form)
+        if text is None:
+            text = engine.calls.notify(method, params)
+            if form is not None:
+                texts[form] = text
+        engine.send(text, None)
+        if isinstance(self._transport, Connection):
+            self._transport.flush()  # the writing is a part of the turn
+        return True
 
     def cancel(self, id: int | str, reason: str | None = None) -> bool:
         """Cancel a call in flight, which then raises CallCancelled, and notify the peer.

@@ -149,7 +149,7 @@ class Calls:
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
-        self._encode: Callable[..., bytes] = with_default(encoders.encode, default)
+        self._encoders = encoders
         self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
         self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._numbers = itertools.count(1)
@@ -420,6 +420,14 @@ class Calls:
             self._open_batches[batch] = None
         return found, b"[" + b",".join(texts) + b"]\n"
 
+    @property
+    def form(self) -> tuple[int, int] | None:
+        """What decides how a notification is written: the identities of the profile and of `default`, while they live.
+
+        None if each one is written anew, because a hook adds its trace.
+        """
+        return None if self.prepare is not None else (id(self._encoders.profile), id(self._default))
+
     def notify(self, method: str, params: Any = None) -> bytes:
         """Return a notification to send. Raises what `encode_notification` raises."""
         return self._text(None, method, params, True)
@@ -439,7 +447,7 @@ class Calls:
                 message: Message = Notification(method, params, extra=cast("Any", extra))
                 if call is not None:
                     message = Request(call.id, method, params, extra=cast("Any", extra))
-                return self._encode(message, delimited=delimited)
+                return self._encoders.encode(message, delimited=delimited, default=self._default)
             if call is None:
                 return self._encode_notification(method, params, delimited=delimited)
             return self._encode_request(call.id, method, params, delimited=delimited)

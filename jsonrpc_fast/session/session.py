@@ -17,21 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import Any, Final, Self, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from .._checks import check_seconds
-from ..codec import ParseError
+from ..codec import Params, ParseError
 from ..codec.encoders import PLAIN
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
-from ..transports.connection import Connection
+from ..transports.connection import TURN_SECONDS, Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport, set_callbacks
 from ..types import UNSET, MessageId, Unset
@@ -40,6 +40,8 @@ from .context import SessionContext
 from .engine import Engine
 from .options import SessionOptions, bounds_of, check_options
 from .running import Run, detached, running, waiting
+
+S = TypeVar("S", bound=Caller)
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
@@ -473,3 +475,36 @@ def serving(
             await session.wait_closed()
 
     return serve
+
+
+async def broadcast(sessions: Iterable[S], method: str, params: Params = None) -> list[S]:
+    """Send a notification to many sessions.
+
+        missed = await broadcast(clients, "price", {"symbol": "AB", "value": 7})
+
+    It is encoded once for all sessions that write messages in the same way, not once for each. The loop serves its
+    connections meanwhile.
+
+    Args:
+        sessions: The sessions. Which ones is decided when this is called.
+        method: The method of the notification.
+        params: A list (positional), a dict (named) or None. They must not be changed until this returns.
+
+    Returns:
+        The sessions to which nothing was sent, because they are closed, or because their peers do not read what was
+        sent before. Nothing waits for these: one slow peer must not delay the others.
+
+    Raises:
+        EncodeError, TypeError: The params cannot be encoded.
+    """
+    time = asyncio.get_running_loop().time
+    texts: dict[object, bytes] = {}
+    missed = []
+    end = time() + TURN_SECONDS
+    for session in list(sessions):
+        if not session.notify_as(method, params, texts):
+            missed.append(session)
+        if time() >= end:
+            await asyncio.sleep(0)
+            end = time() + TURN_SECONDS
+    return missed
