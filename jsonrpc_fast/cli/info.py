@@ -8,7 +8,7 @@ import platform
 from collections.abc import Iterator
 
 from .._version import __version__
-from ..codec import BACKEND, CORE_FAULT
+from ..codec import BACKEND, CORE_FAULT, TRICKS
 from ..codec._json import ORJSON_FAULT, ORJSON_VERSION
 from ..profile import PRESETS, Profile
 from .output import SUCCESS
@@ -20,6 +20,7 @@ def run(options: argparse.Namespace) -> int:
         "version": __version__,
         "backend": BACKEND,
         "core_fault": CORE_FAULT,
+        "tricks": TRICKS or None,
         # The engine for the JSON of payloads outside the core's fast path.
         "engine": f"orjson {ORJSON_VERSION}" if ORJSON_VERSION else "the core" if BACKEND == "cython" else "json",
         "orjson_fault": ORJSON_FAULT,
@@ -30,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({**facts, "profiles": profiles}))
         return SUCCESS
     for name, fact in facts.items():
+        if isinstance(fact, dict):
+            fact = ", ".join([f"{trick} {'on' if is_on else 'off'}" for trick, is_on in fact.items()])
         if fact is not None:  # the faults are None if the core and orjson are in use
             print(f"{name:<12}  {fact}")
     print()

@@ -1,8 +1,8 @@
 """The selector of the backend.
 
 Rules:
-  - The compiled core is used if it can be imported and is built from the sources next to it, otherwise the pure
-    backend.
+  - The compiled core is used if it can be imported, is built from the sources next to it and proves itself; otherwise
+    the pure backend, whatever the reason. Only an import that is interrupted (KeyboardInterrupt) ends.
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend.
   - Type checkers always see the pure backend.
   - Only one interpreter of a process has the core; the others use the pure backend.
@@ -21,6 +21,7 @@ from ._sources import checksum
 __all__ = [
     "BACKEND",
     "CORE_FAULT",
+    "TRICKS",
     "Decoder",
     "Error",
     "Message",
@@ -72,6 +73,23 @@ def _why_missing(folder: str, error: ImportError) -> str:
     return str(error)
 
 
+def _why_unfit(core: Any, folder: str) -> str | None:
+    """Why a core that was imported is not used, or None."""
+    # After a second `Py_Initialize` Cython returns the module of the first interpreter, whose names are None.
+    if type(core.SOURCES) is not int:
+        return "the core belongs to an earlier interpreter of this process, which has ended"
+    try:
+        found = checksum(folder)
+    except OSError:  # no sources to compare, such as in an archive
+        found = None
+    if found is not None and found != core.SOURCES:
+        return "the core was built from other sources than those next to it: build it again"
+    text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[2,"a"]}'
+    if core.decode(text).params != [2, "a"] or core.encode(core.decode(text), delimited=False) != text:
+        return "the core does not decode and encode a message as it must"
+    return None
+
+
 if TYPE_CHECKING:
     from . import _pure as backend
 elif is_set("JSONRPC_FAST_PURE"):
@@ -81,17 +99,13 @@ else:
     try:
         # `from . import` would report a missing module as a circular import.
         backend = importlib.import_module("._core", __package__)
-        BACKEND = "cython"
+        CORE_FAULT = _why_unfit(backend, _folder)
     except ImportError as error:
         CORE_FAULT = _why_missing(_folder, error)
-    else:
-        try:
-            _found = checksum(_folder)
-        except OSError:  # no sources to compare, such as in an archive
-            _found = None
-        if _found is not None and _found != backend.SOURCES:
-            BACKEND = "python"
-            CORE_FAULT = "the core was built from other sources than those next to it: build it again"
+    except Exception as error:  # the package must be importable whatever is wrong with the core
+        CORE_FAULT = f"the core cannot be used: {type(error).__name__}: {error}"
+    if CORE_FAULT is None:
+        BACKEND = "cython"
 
 if BACKEND == "python" and not TYPE_CHECKING:
     lower_default_limits()  # before the pure backend makes the rules of a preset
@@ -130,6 +144,8 @@ too_large_fault = backend.too_large_fault
 places = backend.places
 serve_plain = backend.serve_plain
 PlainServer = backend.PlainServer
+TRICKS: dict[str, bool] = {} if BACKEND == "python" else backend.tricks()  # type: ignore[attr-defined]
+"""The tricks of the core that rest on the layout of CPython's objects, and whether each is in use."""
 ServedCoroutine = backend.ServedCoroutine
 
 

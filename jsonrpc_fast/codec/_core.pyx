@@ -146,6 +146,7 @@ from ._json import (
     has_surrogates,
     is_integer_longer,
     is_longer,
+    is_set,
     refusal,
 )
 from ._json import MAX_EXPONENT_DIGITS as _MAX_EXPONENT_DIGITS
@@ -233,6 +234,7 @@ def _make_fault(*state):
     return remake_parse_error(ParseError, *state)
 
 
+include "_core_parts/tricks.pxi"
 include "_core_parts/threads.pxi"
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"

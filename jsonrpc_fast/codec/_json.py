@@ -53,8 +53,15 @@ elif ORJSON_FAULT is not None:
 else:
     try:
         import orjson as engine
+
+        # After a second `Py_Initialize` its functions know no keywords.
+        if engine.loads(engine.dumps([1, "a"], option=engine.OPT_SORT_KEYS)) != [1, "a"]:
+            ORJSON_FAULT = "orjson does not read what it has written"
     except ImportError as error:
         ORJSON_FAULT = str(error)
+    except Exception as error:  # the package must be importable whatever is wrong with it
+        ORJSON_FAULT = f"orjson cannot be used: {type(error).__name__}: {error}"
+    if ORJSON_FAULT is not None:
         from . import _standard as engine
 
 ORJSON_VERSION: Final[str | None] = engine.__version__

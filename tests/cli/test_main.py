@@ -27,6 +27,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["version"] == jsonrpc_fast.__version__
     assert facts["backend"] == BACKEND
     assert ("core_fault" in facts) == (BACKEND == "python")
+    assert ("tricks" in facts) == (BACKEND == "cython")
     assert facts["engine"] == f"orjson {ORJSON_VERSION}"
     assert "orjson_fault" not in facts
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
@@ -73,6 +74,7 @@ def test_info_json() -> None:
         "version": jsonrpc_fast.__version__,
         "backend": "python",
         "core_fault": "JSONRPC_FAST_PURE is set",
+        "tricks": None,
         "engine": f"orjson {ORJSON_VERSION}",
         "orjson_fault": ORJSON_FAULT,
         "python": f"{platform.python_implementation()} {platform.python_version()}",

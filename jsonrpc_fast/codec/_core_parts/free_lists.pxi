@@ -13,7 +13,7 @@ Rules:
 cdef extern from *:
     """
     /* Free lists need types whose slots may be set. */
-    #if CYTHON_COMPILING_IN_CPYTHON && !CYTHON_USE_TYPE_SPECS
+    #if JSONRPC_FAST_KNOWN_LAYOUT && !CYTHON_USE_TYPE_SPECS
     #define JSONRPC_FAST_FREE_LISTS 1
     #else
     #define JSONRPC_FAST_FREE_LISTS 0
@@ -370,10 +370,10 @@ cdef int use_free_list(int kept, type, Py_ssize_t fields, void (*release)(PyObje
     cdef MessageClass* used = &message_classes[kept]
     used.type = <PyTypeObject*>type
     if used.type.tp_basicsize != sizeof(MessageFields) - (3 - fields + (kept != RESPONSES)) * sizeof(PyObject*):
-        raise SystemError(f"{type.__name__} has another layout")
+        raise ImportError(f"{type.__name__} has another layout than the core was written for")
     used.make = used.type.tp_new
     used.fields = fields
-    if FREE_LISTS:
+    if FREE_LISTS and uses_tricks:  # else nothing is ever kept
         used.type.tp_dealloc = release
     return 0
 
@@ -383,5 +383,5 @@ use_free_list(NOTIFICATIONS, Notification, 2, free_notification)
 use_free_list(RESPONSES, Response, 3, free_response)
 use_free_list(ERRORS, Error, 3, free_error)
 cdef Call slow_response = <Call>message_classes[RESPONSES].type.tp_vectorcall
-if FREE_LISTS and slow_response != NULL:
+if FREE_LISTS and uses_tricks and slow_response != NULL:
     message_classes[RESPONSES].type.tp_vectorcall = <vectorcallfunc>call_response

@@ -52,13 +52,16 @@ fill_integers()
 
 cdef extern from *:
     """
-    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
+    #if JSONRPC_FAST_COPIED_HEADERS
     static PyLongObject jsonrpc_fast_digit_head; /* that of a new int of one digit */
+    static unsigned long long jsonrpc_fast_most_digit = 0; /* the largest int that copies it; 0 without tricks */
 
     static int jsonrpc_fast_keep_digit_head(void) {
         PyObject *integer = PyLong_FromLong(PyLong_MASK);
         if (integer == NULL)
             return -1;
+        if (jsonrpc_fast_uses_tricks)
+            jsonrpc_fast_most_digit = PyLong_MASK;
         memcpy(&jsonrpc_fast_digit_head, integer, PyLong_Type.tp_basicsize);
         Py_DECREF(integer);
         return 0;
@@ -67,7 +70,7 @@ cdef extern from *:
     /* An int that is above those that Python keeps. */
     static CYTHON_INLINE PyObject *jsonrpc_fast_new_integer(long long number) {
         PyLongObject *integer;
-        if (number > PyLong_MASK || number < 0)
+        if ((unsigned long long)number > jsonrpc_fast_most_digit)
             return PyLong_FromLongLong(number);
         integer = (PyLongObject *)PyObject_Malloc(sizeof(PyLongObject));
         if (integer == NULL)

@@ -54,13 +54,16 @@ cdef inline void words_of(const uint8_t* at, Py_ssize_t size, uint64_t* first, u
 
 cdef extern from *:
     """
-    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
+    #if JSONRPC_FAST_COPIED_HEADERS
     static PyASCIIObject jsonrpc_fast_ascii_head; /* of a str that nothing has used yet */
+    static size_t jsonrpc_fast_most_ascii = 0; /* so long are those that copy it; 0 without tricks */
 
     static int jsonrpc_fast_keep_ascii_head(void) {
         PyObject *text = PyUnicode_New(1, 0x7F);
         if (text == NULL)
             return -1;
+        if (jsonrpc_fast_uses_tricks)
+            jsonrpc_fast_most_ascii = PY_SSIZE_T_MAX / 2;
         jsonrpc_fast_ascii_head = *(PyASCIIObject *)text;
         Py_DECREF(text);
         return 0;
@@ -69,8 +72,8 @@ cdef extern from *:
     /* What PyUnicode_New does for ASCII: a header, and the characters and a zero behind it. */
     static CYTHON_INLINE PyObject *jsonrpc_fast_new_ascii(Py_ssize_t size) {
         PyASCIIObject *text;
-        if (size == 0)
-            return PyUnicode_New(0, 0x7F);
+        if ((size_t)size - 1 >= jsonrpc_fast_most_ascii)
+            return PyUnicode_New(size, 0x7F);
         text = (PyASCIIObject *)PyObject_Malloc(sizeof(PyASCIIObject) + (size_t)size + 1);
         if (text == NULL)
             return PyErr_NoMemory();

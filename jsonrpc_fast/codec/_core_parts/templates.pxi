@@ -46,7 +46,7 @@ the caches is set when its new template is complete.
 
 cdef extern from *:
     """
-    #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 \\
+    #if JSONRPC_FAST_KNOWN_LAYOUT && PY_VERSION_HEX >= 0x030B0000 \\
         && !defined(Py_DEBUG) && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
     #define JSONRPC_FAST_TEMPLATES 1
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
@@ -403,7 +403,7 @@ cdef bint can_make_templates() except -1:
     return are_made_dicts_real(1, True) and are_made_dicts_real(MAX_NAMES, True)
 
 
-cdef bint HAS_TEMPLATES = TEMPLATES and can_make_templates()
+cdef bint HAS_TEMPLATES = TEMPLATES and uses_tricks and can_make_templates()
 
 
 cdef void forget_templates(Templates* templates) noexcept:

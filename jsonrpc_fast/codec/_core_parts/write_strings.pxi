@@ -197,8 +197,9 @@ cdef extern from *:
     }
 
     /* The cached UTF-8 of a str, which an earlier call of the C API made, or NULL. */
-    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030F0000
-    #define jsonrpc_fast_kept_utf8(text) (((PyCompactUnicodeObject *)(text))->utf8)
+    #if JSONRPC_FAST_KEPT_UTF8
+    #define jsonrpc_fast_kept_utf8(text) \\
+        (jsonrpc_fast_uses_tricks ? ((PyCompactUnicodeObject *)(text))->utf8 : NULL)
     #define jsonrpc_fast_kept_size(text) (((PyCompactUnicodeObject *)(text))->utf8_length)
     #else
     #define jsonrpc_fast_kept_utf8(text) NULL
