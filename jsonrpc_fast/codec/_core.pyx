@@ -25,7 +25,7 @@ Python code may run, change every container and buffer of the caller, call the c
     `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
     `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
     result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
-    `args_of` and `bits_of`, when pickling `remake`.
+    `args_of`, `bits_of` and `is_set`, when pickling `remake`.
 
 What is held there:
   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a

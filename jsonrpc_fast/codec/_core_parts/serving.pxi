@@ -41,10 +41,11 @@ def serve_plain(data, find, bint raw, profile=JSONRPC, bint delimited=True):
         message = decode(data, profile, raw=raw)
     if type(message) is not Request:
         return message, None, None, None
+    handler = None
     try:
         handler = find((<Request>message).method)
     except HANDLER_FAILURES:
-        return message, None, None, None
+        pass
     if handler is None:
         return message, None, None, None
     function = handler.plain
