@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import NoneType
 from typing import Any
 
 from ..codes import ParseErrorCode
@@ -60,6 +61,8 @@ def _dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseEr
     for index, message in enumerate(messages):
         if isinstance(message, ParseError):
             found[index] = message
+        elif type(found[index]) is dict and type(found[index].get("id")) not in (str, int, NoneType):
+            found[index]["id"] = message.id  # a float, whatever the profile reads other numbers as
     return found if type(decoded) is list else found[0]
 
 

@@ -64,7 +64,10 @@ def test_ids_of_any_width(impl: ModuleType, digits: int) -> None:
 
 
 def test_ids_with_a_fraction(impl: ModuleType) -> None:
-    assert impl.decode_dict(b'{"jsonrpc":"2.0","id":1.50,"result":1}')["id"] == 1.5
+    for profile in (JSONRPC, JSONRPC.replace(floats="decimal")):
+        for name in (b"id", b"\\u0069d"):
+            found = impl.decode_dict(b'{"jsonrpc":"2.0","%b":1.50,"metho\\u0064":"m"}' % name, profile)["id"]
+            assert (type(found), found) == (float, 1.5)
 
 
 def test_integers_in_payloads(impl: ModuleType) -> None:

@@ -7,9 +7,11 @@ import json
 import math
 import random
 import re
+import struct
 import sys
 from array import array
 from collections import OrderedDict
+from decimal import Decimal, localcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -655,6 +657,27 @@ def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
         assert message.to_bytes() == b'{"jsonrpc":"2.0","id":%b,"result":1}' % (640 * b"9")
     finally:
         sys.set_int_max_str_digits(before)
+
+
+@rows("exponent", [1, 3, 40, 900, 1023, 2045])
+def test_numbers_halfway_between_two_doubles(impl: ModuleType, exponent: int) -> None:
+    """Of any number of digits, read as `float` reads them; orjson is one unit off for some of 769 digits and more."""
+    for fraction in (0, 0xFFFFFFFFFFFFE):
+        low, high = (struct.unpack("d", struct.pack("q", exponent << 52 | fraction + step))[0] for step in (0, 1))
+        with localcontext(prec=1500):
+            half = format((Decimal(low) + Decimal(high)) / 2, "f")
+        half += "" if "." in half else ".0"
+        for tail in ("", "0", "1", 300 * "0", 900 * "0" + "1"):
+            for token in (half + tail, "-" + half + tail, half + tail + "e0"):
+                text = fill('{"jsonrpc":"2.0","id":1,"result":[%s]}', token)
+                found = impl.decode(text)
+                for value in (
+                    found.result,
+                    impl.decode(text, raw=True).result.decode(),
+                    impl.decode_dict(text)["result"],
+                ):
+                    assert [number.hex() for number in value] == [float(token).hex()]
+                assert impl.Raw(token).decode() == float(token)
 
 
 def test_big_ints_outside_payloads(impl: ModuleType) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from jsonrpc_fast.codec._json import dumps, loads
 from jsonrpc_fast.errors import EncodeError
-from jsonrpc_fast.handlers.json_values import to_json
+from jsonrpc_fast.handlers.json_values import json_of, to_json
 
 from ..support.tables import rows
 
@@ -82,3 +82,15 @@ def test_a_circular_value_has_no_json_form() -> None:
     circle.append(circle)
     with pytest.raises(EncodeError):
         to_json(circle)
+
+
+@rows("number", [2**63, -(2**63) - 1, 2**64, 12345678901234567890123, 10**4299], ids=int.bit_length)
+def test_integers_of_any_width(number: int) -> None:
+    assert json_of(str(number)) == number
+    assert type(json_of(f"[{number}]")[0]) is int
+    assert to_json({"a": (number, {number})}) == {"a": [number, [number]]}
+    assert dumps([number]) == b"[%d]" % number
+
+
+def test_an_integer_that_python_does_not_convert_stays_text() -> None:
+    assert json_of("9" * 4301) == "9" * 4301
