@@ -19,6 +19,7 @@ Rules:
     method or the params comes from a peer that could have read an id: it is a response to a notification, which some
     peers send although they must not, and settles nothing. An error about a notification that the peer cannot read, for
     example because it is too large, cannot be distinguished from one about a call: the call fails.
+  - In a profile with `missing_ids=True` a result without an id settles the only call in flight, too.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" means that there is nothing to send.
@@ -507,6 +508,12 @@ class Calls:
         if self._is_lost or self.is_late_response(message.id):
             return []
         error = message.error
+        if message.id is None and error is None and self._encoders.profile.missing_ids is True:
+            only = None if self._open_batches else self.only_awaited()
+            if only is None or self.settle(only.id, _RESULT) is not only:
+                return None
+            only.settled_by = message.result
+            return [only]
         if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
             return None
         return self._settle_unnamed(Outcome.ERROR, error) or None

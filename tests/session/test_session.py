@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import JSONRPC, LENIENT, Limits, Notification, Raw, Request, Response
+from jsonrpc_fast import CLIENT, JSONRPC, LENIENT, Limits, Notification, Raw, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from jsonrpc_fast.session import Handlers, Session, SessionContext, serving
 from jsonrpc_fast.session.room import memory_of
@@ -291,6 +291,31 @@ async def test_an_error_without_an_id_settles_the_only_call_in_flight() -> None:
                 await calls[1]
         assert str(raised.value) in ("the response is malformed: the response has no id", "no (5)")
         await other.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_a_result_without_an_id_settles_the_only_call_in_flight() -> None:
+    """Where the profile says so: the exchange pairs them."""
+    one, other = memory_pair(profile=CLIENT.replace(missing_ids=True))
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, timeout=5) as session:
+        calls = [asyncio.create_task(session.call("m")) for _ in range(2)]
+        await settle()
+        wire.send(b'{"result":19}')
+        await settle()
+        assert not any(call.done() for call in calls)  # it may be that of either
+        wire.send(b'{"id":1,"result":1}')
+        wire.send(b'{"result":19}')
+        assert [await call for call in calls] == [1, 19]
+        batch = asyncio.create_task(session.call_batch([("m", None), ("m", None)]))
+        await settle()
+        wire.send(b'{"result":19}')
+        await settle()
+        assert not batch.done()
+        wire.send(b'[{"id":4,"result":4},{"id":3,"result":3}]')
+        assert await batch == [3, 4]
+    await other.disconnect()
 
 
 @rows(
