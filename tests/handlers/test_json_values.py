@@ -88,7 +88,7 @@ def test_a_circular_value_has_no_json_form() -> None:
 def test_integers_of_any_width(number: int) -> None:
     assert json_of(str(number)) == number
     assert type(json_of(f"[{number}]")[0]) is int
-    assert to_json({"a": (number, {number})}) == {"a": [number, [number]]}
+    assert to_json({"a": [number, {number}]}) == {"a": [number, [number]]}
     assert dumps([number]) == b"[%d]" % number
 
 
