@@ -206,6 +206,11 @@ class Connection(Transport):
     def is_reading(self) -> bool:
         return self._delivery.is_reading
 
+    @property
+    def is_inside_message(self) -> bool:
+        """Whether something has arrived that is not a whole message yet, or is not decoded."""
+        return self._reader.held_bytes > 0
+
     def held_bytes(self) -> int:
         """About how many bytes are received but not delivered, kept by the user, or sent but not written."""
         kept = 0 if self.kept_bytes is None else self.kept_bytes()

@@ -3,7 +3,8 @@
 Rules:
   - A connection is counted from its acceptance until its socket is closed, including handshakes.
   - A host is an IPv4 address or the first 64 bits of an IPv6 address, which is what one subscriber gets.
-    Connections of a Unix socket come from no host. With a proxy in front all connections come from one.
+    Connections of a Unix socket come from no host. With a proxy in front all connections come from one. By default one
+    host has at most half of the connections, except this machine, where proxies run.
   - The bytes are those received but not delivered, those that a session keeps in its inbox and for its handlers, and
     those sent but not taken by the system. They are added up whenever a 16th of the maximum has been received and
     sent, so they can exceed it by no more than that. Connections that hold the most are dropped until the rest hold no
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from ..._checks import check_count
 from ...errors import ConnectionLost
+from ...types import Unset
 from .transport import Meter, SocketTransport
 
 CHECKS: Final = 16
@@ -38,7 +40,8 @@ class Admission(Meter):
     Args:
         connections: The accepted connections.
         max_connections: The maximum number of open connections.
-        max_connections_per_host: The maximum number from one host; None: only `max_connections` applies.
+        max_connections_per_host: The maximum number from one host; None: only `max_connections` applies. The default is
+            half of it, for each host but the loopback addresses.
         max_buffered_bytes: The maximum number of bytes that all connections hold; None: no limit.
 
     Attributes:
@@ -53,10 +56,13 @@ class Admission(Meter):
         self,
         connections: Collection[SocketTransport],
         max_connections: int,
-        max_connections_per_host: int | None,
+        max_connections_per_host: int | Unset | None,
         max_buffered_bytes: int | None,
     ) -> None:
         check_count("max_connections", max_connections, 1, may_be_none=False)
+        is_default = isinstance(max_connections_per_host, Unset)
+        if isinstance(max_connections_per_host, Unset):
+            max_connections_per_host = (max_connections + 1) // 2
         check_count("max_connections_per_host", max_connections_per_host, 1)
         check_count("max_buffered_bytes", max_buffered_bytes, 1)
         super().__init__()
@@ -65,6 +71,7 @@ class Admission(Meter):
         self._connections = connections
         self._maximum = max_connections
         self._per_host = max_connections_per_host
+        self._spares_loopback = is_default
         self._max_bytes = max_buffered_bytes
         self._entered: dict[asyncio.Transport, str] = {}  # the host of each open socket
         self._hosts: Counter[str] = Counter()
@@ -82,7 +89,12 @@ class Admission(Meter):
         """Count a new socket. Return False if it has to be closed."""
         # A peer that has already gone has no address, and is counted only in total, like one of a Unix socket.
         host = host_of(transport.get_extra_info("peername"))
-        is_full = bool(host) and self._per_host is not None and self._hosts[host] >= self._per_host
+        is_full = (
+            bool(host)
+            and self._per_host is not None
+            and self._hosts[host] >= self._per_host
+            and not (self._spares_loopback and (host.startswith("127.") or host == "::"))
+        )
         if is_full or self.open >= self._maximum:
             self.refused += 1
             return False

@@ -21,7 +21,7 @@ from typing import Any, Final, TypedDict, Unpack, cast
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
-from ...types import CANCEL_SECONDS
+from ...types import CANCEL_SECONDS, UNSET
 from ..channel import Events
 from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
@@ -38,6 +38,8 @@ from .transport import (
     socket_path,
 )
 
+FIRST_MESSAGE_SECONDS: Final = 30.0
+"""The default of `first_message_seconds`."""
 _ACCEPTED_SOCKETS_INHERIT: Final = sys.platform == "linux"
 """Whether accepted sockets have the keep-alive of the listening one, which costs four system calls."""
 
@@ -54,6 +56,8 @@ class ListeningOptions(TypedDict, total=False):
 
 class ServerOptions(SocketOptions, ListeningOptions, total=False):
     """Keyword options of stream servers; `StreamServer` describes them."""
+
+    first_message_seconds: float | None
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
@@ -92,10 +96,12 @@ class _AcceptedStream(StreamTransport):
     # the adapter of pygls puts a filter in front of its `received`.
     _first_events: Events | None = None
 
-    def __init__(self, channel: SocketOrLayer, options: SocketOptions) -> None:
+    def __init__(
+        self, channel: SocketOrLayer, options: SocketOptions, spoke: Callable[[SocketTransport], None]
+    ) -> None:
         super().__init__(channel, **options)
         events = self.channel_events
-        first = partial(self._receive_first, HttpDetector())
+        first = partial(self._receive_first, HttpDetector(), spoke)
         self._first_events = channel.events = Events(first, events.drained, events.lost)
 
     async def connect(self) -> None:
@@ -103,14 +109,20 @@ class _AcceptedStream(StreamTransport):
         if self._first_events is not None:
             self.channel.events = self._first_events
 
-    def _receive_first(self, detector: HttpDetector, data: Any) -> None:
-        is_http = detector.feed(data)
+    def _receive_first(
+        self, detector: HttpDetector | None, spoke: Callable[[SocketTransport], None], data: Any
+    ) -> None:
+        is_http = None if detector is None else detector.feed(data)
         if is_http:
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
-        if is_http is not None:
-            self._drop_first_events()
+        if is_http is not None and self._first_events is not None:
+            # Until the first message is complete.
+            self._first_events.received = partial(self._receive_first, None, spoke)
         self.channel_events.received(data)
+        if (is_http is not None or detector is None) and not self.is_inside_message and self._first_events is not None:
+            self._drop_first_events()
+            spoke(self)
 
     def _drop_first_events(self) -> None:
         if self._first_events is not None:
@@ -134,6 +146,8 @@ class StreamServer:
         sock: A bound socket to listen on, such as one that several processes share, or an inherited one
             (`inherited_sockets`). The server takes ownership of it. None: the server binds a socket to its address.
         backlog: How many connections the kernel queues until they are accepted; 100 by default.
+        first_message_seconds: Seconds that a client may take until its first message is complete, after which it is
+            dropped; 30 by default, None for clients that only listen. WebSocket has a limit for the handshake instead.
         options: The bounds of `Admission`, such as `max_connections`; the options of `SocketTransport` and
             `Connection`, which apply to each connection.
 
@@ -148,7 +162,7 @@ class StreamServer:
         self.admission: Admission = Admission(
             self._connections,
             rest.pop("max_connections", MAX_CONNECTIONS),
-            rest.pop("max_connections_per_host", None),
+            rest.pop("max_connections_per_host", UNSET),
             rest.pop("max_buffered_bytes", MAX_BUFFERED_BYTES),
         )
         self._sock: socket.socket | None = rest.pop("sock", None)
@@ -156,6 +170,11 @@ class StreamServer:
             check_socket(self._sock)
         self._backlog: int = rest.pop("backlog", BACKLOG)
         check_count("backlog", self._backlog, 1, MAX_BACKLOG, may_be_none=False)
+        self._first_message_seconds: float | None = rest.pop("first_message_seconds", FIRST_MESSAGE_SECONDS)
+        check_seconds("first_message_seconds", self._first_message_seconds, may_be_zero=False)
+        # Connections that have sent no whole message, in the order of their deadlines.
+        self._silent: dict[SocketTransport, float] = {}
+        self._silent_timer: asyncio.TimerHandle | None = None
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
         self._options = rest
         self._check_options()  # checked here, not when the first client connects
@@ -236,6 +255,8 @@ class StreamServer:
         check_seconds("drain_seconds", drain_seconds)
         check_seconds("grace_seconds", grace_seconds)
         self.stop_accepting()
+        for connection in list(self._silent):  # the time limits of the closing apply
+            self._spoke(connection)
         # All connections end at the same time, so the server takes no longer than the slowest of them.
         connections = list(self._connections)
         for connection in connections:
@@ -264,7 +285,7 @@ class StreamServer:
 
     def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         """Return the connection over the channel of an accepted socket."""
-        return _AcceptedStream(channel, cast("SocketOptions", self._options))
+        return _AcceptedStream(channel, cast("SocketOptions", self._options), self._spoke)
 
     def _protocol(self) -> asyncio.BufferedProtocol:
         socket = AcceptedSocket(self)
@@ -284,6 +305,11 @@ class StreamServer:
     def accept(self, connection: SocketTransport) -> None:
         """Serve a connection. Its channel calls this."""
         self._connections.add(connection)
+        if self._first_message_seconds is not None and isinstance(connection, _AcceptedStream):
+            loop = asyncio.get_running_loop()
+            self._silent[connection] = loop.time() + self._first_message_seconds
+            if self._silent_timer is None:
+                self._silent_timer = loop.call_later(self._first_message_seconds, self._close_silent)
         task = asyncio.get_running_loop().create_task(self._run(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -291,7 +317,29 @@ class StreamServer:
     def released(self, connection: SocketTransport) -> None:
         """Forget a connection that is closed."""
         self._connections.discard(connection)
+        self._spoke(connection)
         self.admission.released(connection)
+
+    def _spoke(self, connection: SocketTransport) -> None:
+        """Note that a connection has sent a whole message, or is closed."""
+        if self._silent.pop(connection, None) is not None and not self._silent and self._silent_timer is not None:
+            self._silent_timer.cancel()
+            self._silent_timer = None
+
+    def _close_silent(self) -> None:
+        """Close the connections whose first message is not complete in time. One timer serves all of them."""
+        loop = asyncio.get_running_loop()
+        self._silent_timer = None
+        for connection, deadline in list(self._silent.items()):
+            if deadline > loop.time():
+                self._silent_timer = loop.call_at(deadline, self._close_silent)
+                break
+            del self._silent[connection]
+            # What was read while reading was paused was decoded later.
+            if not connection.received_chunks or connection.is_inside_message:
+                connection.abort(
+                    ConnectionLost(f"the first message was not complete in {self._first_message_seconds} s")
+                )
 
     async def _run(self, connection: SocketTransport) -> None:
         try:

@@ -13,6 +13,7 @@ from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.stream.admission import Admission, host_of
+from jsonrpc_fast.types import UNSET
 
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, connected, echo, serving
@@ -204,3 +205,24 @@ async def test_websockets_count_their_frames() -> None:
 def test_options(option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
         TcpServer(echo, "127.0.0.1", 0, **{option: value})
+
+
+class _Socket:
+    """A socket of a host."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def get_extra_info(self, name: str) -> Any:
+        return (self._host, 1)
+
+
+@rows(
+    "host, expected",
+    [("192.0.2.1", 2), ("2001:db8::1", 2), ("::ffff:192.0.2.1", 2), ("127.0.0.1", 4), ("::1", 4)],
+)
+def test_one_host_has_at_most_half_of_the_connections_unless_it_is_this_machine(host: str, expected: int) -> None:
+    admission = Admission([], 4, UNSET, None)
+    sockets: list[Any] = [_Socket(host) for _ in range(6)]
+    assert sum(map(admission.enter, sockets)) == expected
+    assert admission.refused == 6 - expected

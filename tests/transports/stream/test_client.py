@@ -8,7 +8,7 @@ import runpy
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,7 +37,7 @@ async def test_a_client_takes_a_socket_that_is_connected(client: Any) -> None:
 @rows(
     "make, kind, text",
     [
-        (lambda one: TcpClient(sock=3), TypeError, "sock must be a socket, not int"),
+        (lambda one: TcpClient(sock=cast("Any", 3)), TypeError, "sock must be a socket, not int"),
         (lambda one: UnixClient("/x", sock=one), TypeError, "a UnixClient needs either a path or sock"),
         (lambda one: UnixClient(), TypeError, "a UnixClient needs either a path or sock"),
         (lambda one: TcpClient(), TypeError, "host must be a str, not NoneType"),

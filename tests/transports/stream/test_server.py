@@ -200,7 +200,7 @@ def test_a_wrong_option_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="framing"):
         TcpServer(echo, "127.0.0.1", 0, framing="morse")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        TcpClient("127.0.0.1", 0, framming="newline")  # type: ignore[call-arg]
+        TcpClient("127.0.0.1", 1, framming="newline")  # type: ignore[call-arg]
 
 
 HTTP = b"POST /rpc HTTP/1.1\r\nHost: localhost:4000\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n\r\n"
@@ -462,3 +462,51 @@ async def test_a_handler_may_close_its_server() -> None:
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(client.call("stop"), 4)
     await eventually(lambda: asyncio.all_tasks() == before)
+
+
+# Clients that do not speak.
+
+
+@rows(
+    "chunks, is_dropped",
+    [
+        ([], True),
+        ([b'{"jsonrpc"'], True),
+        ([b"\n", b"   \n"], True),
+        ([b'{"jsonrpc":"2.0","id":1,"met', b'hod":"m"}\n'], False),
+        ([b'{"jsonrpc":"2.0","id":1,"method":"m"}\n{"jsonrpc"'], False),
+        ([b"{}\n"], False),
+    ],
+)
+async def test_a_client_whose_first_message_is_not_complete_in_time_is_dropped(
+    chunks: list[bytes], is_dropped: bool
+) -> None:
+    faults: list[Any] = []
+
+    async def serve(transport: Any) -> None:
+        transport.onerror = faults.append
+        await transport.start()
+        await transport.wait_closed()
+
+    async with serving(serve, first_message_seconds=0.1) as server:
+        reader, writer = await asyncio.open_connection(*server.address)
+        for chunk in chunks:
+            writer.write(chunk)
+            await asyncio.sleep(0.02)
+        ended = asyncio.ensure_future(reader.read())
+        await asyncio.wait([ended], timeout=0.3 if is_dropped else 0.2)
+        assert ended.done() is is_dropped
+        assert server.connections == (not is_dropped)
+        lost = [str(fault) for fault in faults if isinstance(fault, ConnectionLost)]
+        assert lost == ["the first message was not complete in 0.1 s"] * is_dropped
+        ended.cancel()
+        writer.close()
+
+
+async def test_clients_that_only_listen_need_no_first_message() -> None:
+    async with serving(echo, first_message_seconds=None) as server:
+        reader, writer = await asyncio.open_connection(*server.address)
+        await asyncio.sleep(0.05)
+        assert (server.connections, server._silent_timer) == (1, None)
+        writer.close()
+        assert await reader.read() == b""
