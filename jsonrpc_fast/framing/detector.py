@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 from .._checks import check_count
 from ..profile import Limits
 from ..types import BYTE_ORDER_MARK
-from .content_length import HEADER_NAME, ContentLengthFrames, compiled
-from .events import EventFrames
 from .frames import FRAMINGS, MAX_HEADER_BYTES, TABLE, Frame, Framing, StreamFraming, unknown_framing
 
 if TYPE_CHECKING:
     from .concatenated import ConcatenatedFrames
+    from .content_length import ContentLengthFrames
+    from .events import EventFrames
     from .lines import LineFrames
 
 # Both framings ignore blank lines at the start.
@@ -40,6 +40,8 @@ class FramingDetector:
 
     def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
         """Return the framing, or None while it is unknown."""
+        from .content_length import HEADER_NAME
+
         seen = self.seen
         seen += bytes(data)  # a memoryview with gaps cannot be appended
         end = min(len(seen), MAX_HEADER_BYTES)
@@ -74,6 +76,8 @@ class FramingDetector:
 
 def _end_of(pattern: bytes, text: bytearray, start: int, end: int) -> int:
     """Return where the match of a pattern at `start` ends."""
+    from .content_length import compiled
+
     match = compiled(pattern).match(text, start, end)
     return start if match is None else match.end()
 
@@ -85,10 +89,13 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
     """Return the reader of a framing, for frames of at most `limit` bytes. resync: as in `ContentLengthFrames`."""
     match framing:
         case "content-length":
+            from .content_length import ContentLengthFrames
+
             return ContentLengthFrames(limit, resync)
         case "sse":
+            from .events import EventFrames
+
             return EventFrames(limit)
-        # The core itself reads the others, and needs no readers from these modules.
         case "newline" | "etx" | "nul":
             from .lines import LineFrames
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple, assert_never, get_args
 
 from ..codes import Hint, ParseErrorCode
-from .sse import encode_event
 
 StreamFraming = Literal["newline", "content-length", "sse", "concatenated", "etx", "nul"]
 """The framings of a stream that is known. Type checkers need them written out; `TABLE` has what each of them is."""
@@ -113,6 +112,8 @@ def frame(
         case "concatenated":
             return payload + b"\n"
         case "sse":
+            from .sse import encode_event
+
             return encode_event(payload)
         case "content-length":
             return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)

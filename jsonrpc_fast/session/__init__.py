@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import loader
 from ..handlers import Handler, Handlers
 from ..hooks import (
     CallPreparedHook,
@@ -19,7 +22,6 @@ from ..hooks import (
     RequestStartedHook,
 )
 from ..types import TIMEOUT_SECONDS
-from .blocking_session import Blocking, BlockingSession, blocking, blocking_method
 from .budget import ResponseBudget
 from .calls import Call
 from .context import SessionContext
@@ -36,13 +38,25 @@ from .conventions import (
 from .driver import Driver
 from .engine import Engine
 from .options import SessionOptions
-from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
 from .room import Bounds, SessionGroup
 from .running import Run
 from .session import Session, broadcast, serving
 from .streams import Stream
-from .subscriptions import Gap, Subscription, Subscriptions
+
+if TYPE_CHECKING:
+    from .blocking_session import Blocking, BlockingSession, blocking, blocking_method
+    from .reconnecting import ReconnectingSession
+    from .subscriptions import Gap, Subscription, Subscriptions
+else:
+    __getattr__ = loader(
+        __name__,
+        {
+            "blocking_session": ("Blocking", "BlockingSession", "blocking", "blocking_method"),
+            "reconnecting": ("ReconnectingSession",),
+            "subscriptions": ("Gap", "Subscription", "Subscriptions"),
+        },
+    )
 
 __all__ = [
     "TIMEOUT_SECONDS",

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import loader
 from .channel import Channel, Events
 from .connection import Connection
-from .memory import MemoryTransport, memory_pair
 from .protocol import Received, Sendable, Transport
-from .stdio import StdioClient, StdioServer, run_stdio
-from .stream import (
-    PeerCredentials,
-    StreamServer,
-    StreamTransport,
-    TcpClient,
-    TcpServer,
-    UnixClient,
-    UnixServer,
-    inherited_sockets,
-)
+
+if TYPE_CHECKING:
+    from .memory import MemoryTransport, memory_pair
+    from .stdio import StdioClient, StdioServer, run_stdio
+    from .stream import (
+        PeerCredentials,
+        StreamServer,
+        StreamTransport,
+        TcpClient,
+        TcpServer,
+        UnixClient,
+        UnixServer,
+        inherited_sockets,
+    )
+else:
+    __getattr__ = loader(
+        __name__,
+        {
+            "memory": ("MemoryTransport", "memory_pair"),
+            "stdio": ("StdioClient", "StdioServer", "run_stdio"),
+            "stream": (
+                "PeerCredentials",
+                "StreamServer",
+                "StreamTransport",
+                "TcpClient",
+                "TcpServer",
+                "UnixClient",
+                "UnixServer",
+                "inherited_sockets",
+            ),
+        },
+    )
 
 __all__ = [
     "Channel",

@@ -1,0 +1,49 @@
+"""What a program does not use it does not load."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .support.tables import rows
+
+LAZY = ["jsonrpc_fast.session", "jsonrpc_fast.transports"]
+
+UNUSED = """
+import sys
+import jsonrpc_fast
+of_streams = {"jsonrpc_fast.framing." + name for name in ("content_length", "events", "sse", "lines", "concatenated")}
+assert not of_streams & sys.modules.keys()
+from jsonrpc_fast.session import Session
+unused = {"jsonrpc_fast.session." + name for name in ("blocking_session", "reconnecting", "subscriptions")}
+unused |= {"jsonrpc_fast.transports." + name for name in ("memory", "stdio", "stream", "websocket")}
+assert not (unused | of_streams) & sys.modules.keys()
+from jsonrpc_fast.transports import TcpServer
+assert not {"jsonrpc_fast.transports.stdio", "jsonrpc_fast.transports.memory"} & sys.modules.keys()
+"""
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    subprocess.run([sys.executable, "-c", UNUSED], check=True, timeout=60)
+
+
+@rows("name", LAZY)
+def test_the_names_are_those_that_type_checkers_see(name: str) -> None:
+    package = importlib.import_module(name)
+    assert package.__file__ is not None
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    [seen] = [node for node in tree.body if isinstance(node, ast.If)]
+    for imported in seen.body:
+        assert isinstance(imported, ast.ImportFrom)
+        for alias in imported.names:
+            home = importlib.import_module(f"{name}.{imported.module}")
+            assert getattr(package, alias.name) is getattr(home, alias.name)
+            assert alias.name in package.__all__
+    assert all(hasattr(package, public) for public in package.__all__)
+    with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'nothing'$"):
+        package.nothing  # noqa: B018
