@@ -18,11 +18,15 @@ and `mcp.Gateway` load theirs on first use.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from sys import implementation
 from typing import TYPE_CHECKING
 
 for _name in ("msgspec", "jsonschema_rs"):
     if find_spec(_name) is None:  # not imported here
-        raise ModuleNotFoundError('MCP needs the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
+        _cure = 'pip install "jsonrpc_fast[mcp]"'
+        if implementation.name == "pypy":
+            _cure = "but msgspec cannot be built for PyPy: use CPython"
+        raise ModuleNotFoundError(f"MCP needs the extra `mcp`: {_cure}", name=_name)
 
 from .applications import HttpServing, provide  # noqa: E402  # not before the extra is known to be there
 

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.lint
 
 LAYERS = {
     "_checks": 1,
+    "_lazy": 1,
     "_logs": 1,
     "_pointers": 1,
     "_parts": 1,
