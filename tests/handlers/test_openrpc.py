@@ -226,7 +226,7 @@ surrogate.__doc__ = "a \ud800 b"
 @rows(
     ("function", "schema"),
     [
-        (lambda a=10**30: a, {}),
+        (lambda a=10**30: a, {"default": 10**30}),
         (lambda a=float("nan"): a, {}),
         (lambda a="\ud800": a, {}),
         (unresolved, {}),

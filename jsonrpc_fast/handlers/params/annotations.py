@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 import sys
 import types
@@ -76,6 +77,15 @@ def parts_of(annotation: Any) -> Iterator[tuple[Any, bool]]:
         kind = get_origin(part) or part
         if isinstance(kind, type):
             queue += [(inner, True) for inner in _members(kind)]
+
+
+def enum_values(part: Any) -> list[Any] | None:
+    """Return the values of a Literal or of an enumeration, in the order of their definition; None for other types."""
+    if get_origin(part) is typing.Literal:
+        return [*get_args(part)]
+    if isinstance(part, type) and issubclass(part, enum.Enum):
+        return [member.value for member in part]
+    return None
 
 
 def _members(kind: type) -> list[Any]:

@@ -221,7 +221,7 @@ class Methods:
         self, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
     ) -> dict[str, Any]:
         """Return the page of a list that `params` ask for."""
-        items = {**others, **self._registry.own(method)}
+        items = {**self._registry.own(method), **others}
         page, next_cursor = paginate(
             items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
         )

@@ -154,6 +154,8 @@ class Server(Decorators, Served):
         strict: Whether the arguments of tools must have the right types as sent: see `tool`.
         ignore_unknown: Whether unknown arguments of tools are dropped rather than refused: see `tool`.
         show_errors: Which exceptions of tools show their text to the client: see `tool`.
+        inline_schemas: Whether the schemas of tools repeat nested types where they are used, instead of referring to
+            `$defs`, which many hosts drop or refuse. Types that refer to themselves always have references.
         middleware: Functions around every method, the outermost first: see `Middleware`.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
         cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; otherwise
@@ -196,6 +198,7 @@ class Server(Decorators, Served):
         strict: bool = False,
         ignore_unknown: bool = False,
         show_errors: ShownErrors = False,
+        inline_schemas: bool = True,
         middleware: Sequence[Middleware] = (),
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
@@ -219,7 +222,13 @@ class Server(Decorators, Served):
         check_type("middleware", middleware, list, tuple)
         for each in middleware:
             check_callable("a middleware", each, may_be_none=False)
-        super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown, show_errors=show_errors)
+        super().__init__(
+            name,
+            strict=strict,
+            ignore_unknown=ignore_unknown,
+            show_errors=show_errors,
+            inline_schemas=inline_schemas,
+        )
         if icons is not None:
             texts["icons"] = list(icons)
         given = {member: text for member, text in texts.items() if text is not None}

@@ -223,9 +223,9 @@ async def test_the_operations_of_a_service_are_tools() -> None:
     server = service.server()
     async with mcp.connect(server) as client:
         tools = {tool["name"]: tool for tool in await client.list_tools()}
-        assert list(tools) == ["addPet", "delete_pets_id", "getPet"]
+        assert list(tools) == ["getPet", "delete_pets_id", "addPet"]
         assert tools["getPet"]["description"] == "One pet."
-        assert [tools[name]["annotations"]["readOnlyHint"] for name in tools] == [False, False, True]
+        assert [tools[name]["annotations"]["readOnlyHint"] for name in tools] == [True, False, False]
         assert list(tools["getPet"]["inputSchema"]["properties"]) == ["id", "fields", "filter", "X-Trace"]
         arguments = {"id": "a/b?#", "fields": ["x", "y"], "filter": {"k": 1}, "X-Trace": "t"}
         result = await client.call_tool("getPet", arguments)

@@ -386,7 +386,7 @@ async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_provider
             client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             await client.notification("notifications/subscriptions/acknowledged")
         assert len((await client.result("tools/list"))["tools"]) == 2
-        assert [prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]] == names
+        assert sorted(prompt["name"] for prompt in (await client.result("prompts/list"))["prompts"]) == sorted(names)
         listed = (await client.result("resources/list"))["resources"]
         assert sorted(resource["name"] for resource in listed) == names
         assert (await client.result("resources/templates/list"))["resourceTemplates"] == []

@@ -120,7 +120,7 @@ async def test_changes_inside_are_announced_outside() -> None:
         await client.notification("notifications/tools/list_changed")
         await client.notification("notifications/resources/updated")
         tools = (await client.result("tools/list"))["tools"]
-        assert [tool["name"] for tool in tools] == ["in_ask", "in_know", "in_later"]
+        assert [tool["name"] for tool in tools] == ["in_know", "in_ask", "in_later"]
 
 
 async def test_tools_that_may_be_tasks_are_called_plainly() -> None:

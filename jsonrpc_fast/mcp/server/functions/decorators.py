@@ -29,6 +29,7 @@ from msgspec import UNSET
 
 from ...._checks import check_seconds, check_type
 from ....codec._backend import dumps
+from ....handlers.schemas import inlined
 from ....session.conventions import McpConvention
 from ...protocol.capabilities import Icon
 from ...protocol.definitions import (
@@ -95,6 +96,7 @@ class Decorators(Registry):
         strict: The default of `tool`.
         ignore_unknown: The default of `tool`.
         show_errors: The default of `tool`.
+        inline_schemas: Whether the schemas of annotated types have no references.
     """
 
     def __init__(
@@ -104,8 +106,11 @@ class Decorators(Registry):
         strict: bool = False,
         ignore_unknown: bool = False,
         show_errors: ShownErrors = False,
+        inline_schemas: bool = True,
     ) -> None:
         super().__init__()
+        check_type("inline_schemas", inline_schemas, bool)
+        self._shown_schema: Callable[[dict[str, Any]], dict[str, Any]] = inlined if inline_schemas else dict
         self._shown_errors = _shown(show_errors)
         self._provider = provider
         self._strict = strict
@@ -209,9 +214,11 @@ class Decorators(Registry):
                 output = output_type(serving.returns, is_required=structured_output is True)
             tool = Tool(
                 input_schema=(
-                    serving.schema(ignores_unknown=ignores_unknown) if input_schema is None else input_schema
+                    self._shown_schema(serving.schema(ignores_unknown=ignores_unknown))
+                    if input_schema is None
+                    else input_schema
                 ),
-                output_schema=_or_unset(output_schema) if output is None else output.schema,
+                output_schema=_or_unset(output_schema) if output is None else self._shown_schema(output.schema),
                 annotations=_or_unset(annotations),
                 execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
                 **_common_members(serving, name, title, description, icons, meta),

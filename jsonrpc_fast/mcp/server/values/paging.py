@@ -1,7 +1,8 @@
 """Pages of a list, and the cursors between them.
 
-A cursor names the last item of the previous page instead of a position: items that are added or removed between two
-pages neither hide nor repeat others. Cursors are opaque to clients (specification, "Pagination").
+A list without pages is in the order of registration, by which authors steer models. Pages are in the order of the
+names: a cursor names the last item of the previous page instead of a position, so items that are added or removed
+between two pages neither hide nor repeat others. Cursors are opaque to clients (specification, "Pagination").
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ def paginate(
     """Return one page of a list.
 
     Args:
-        items: All items, in any order.
+        items: All items, in their order.
         cursor: `cursor` of the request; None for the first page.
-        key: A function that returns the unique name of an item. Pages are sorted by it.
+        key: A function that returns the unique name of an item. If there is a page size, or a cursor, items are sorted
+            by it.
         page_size: Number of items on a page, at least 1; None: all of them.
 
     Returns:
@@ -35,6 +37,8 @@ def paginate(
     Raises:
         RpcError: The cursor is invalid (-32602).
     """
+    if page_size is None and cursor is None:
+        return [*items], None
     # Sorted by name: the order of registration changes when a tool is registered again, and cursors would skip items.
     ordered = sorted(items, key=key)
     if cursor is not None:

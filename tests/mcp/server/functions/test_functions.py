@@ -41,7 +41,7 @@ def test_the_schema_of_a_signature() -> None:
         "type": "object",
         "properties": {
             "points": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
-            "colour": {"enum": ["blue", "red"], "default": "red"},
+            "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
             "width": {"type": "number", "description": "in millimetres", "minimum": 0, "default": 1.0},
             "labels": {"type": "array", "items": {"type": "string"}},
             "note": {"default": 0},

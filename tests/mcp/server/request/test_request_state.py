@@ -234,7 +234,7 @@ async def test_several_processes_of_a_server_share_a_key() -> None:
 
 
 async def test_a_value_that_json_does_not_keep(caplog: pytest.LogCaptureFixture) -> None:
-    values: list[Any] = [object(), {1, 2}, (1, 2), b"x", datetime.date(2020, 1, 1), {1: 2}, math.nan, 2**80]
+    values: list[Any] = [object(), {1, 2}, (1, 2), b"x", datetime.date(2020, 1, 1), {1: 2}, math.nan]
     server = Server("shop", "1")
 
     @server.tool

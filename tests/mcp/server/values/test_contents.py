@@ -193,6 +193,7 @@ NOT_UTF_8 = "str is not valid UTF-8: surrogates not allowed"
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", ascii(value))[:40],
 )
+@pytest.mark.ci
 async def test_what_a_tool_returns_and_cannot_be_sent_is_a_result_with_the_reason(
     returned: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:

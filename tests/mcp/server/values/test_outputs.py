@@ -157,8 +157,8 @@ def wrapped(schema: dict[str, Any], **definitions: Any) -> dict[str, Any]:
         (list[Point], wrapped({"type": "array", "items": {"$ref": "#/$defs/Point"}}, Point=POINT)),
         (Optional[int], wrapped({"anyOf": [{"type": "integer"}, {"type": "null"}]})),  # noqa: UP045
         (Point | None, wrapped({"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}]}, Point=POINT)),
-        (Literal["a", "b"], wrapped({"enum": ["a", "b"]})),
-        (Colour, wrapped({"title": "Colour", "enum": ["red"]})),
+        (Literal["a", "b"], wrapped({"type": "string", "enum": ["a", "b"]})),
+        (Colour, wrapped({"type": "string", "title": "Colour", "enum": ["red"]})),
         (UUID, wrapped({"type": "string", "format": "uuid"})),
         (Decimal, wrapped({"type": "string", "format": "decimal"})),
         (Awaitable[int], wrapped({"type": "integer"})),
