@@ -137,6 +137,17 @@ def check_callable(name: str, value: object, *, may_be_none: bool = True) -> Non
         raise TypeError(f"{name} must be callable, not {type(value).__name__}")
 
 
+def check_serve(serve: object) -> None:
+    """Check the function that serves connections.
+
+    Raises:
+        TypeError: It is not callable. For handlers the text says what makes a function of them.
+    """
+    if not callable(serve):
+        kind = type(serve).__name__
+        raise TypeError(f"serve must be a function, not {kind}: jsonrpc_fast.session.serving(handlers) makes one")
+
+
 def check_texts(name: str, value: object) -> None:
     """Check a mapping of names to strings, such as headers, or None.
 

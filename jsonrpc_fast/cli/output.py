@@ -194,6 +194,9 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
     except (CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
         is_late = isinstance(error, CallTimeout) or isinstance(error.__cause__, CallTimeout)
         reason, status = error, _LATE if is_late else LOST
+        # Streamable HTTP wants an Accept header with both types, and answers others with 406.
+        if isinstance(error, HttpStatusError) and error.status == 406 and "mcp" in options and not options.mcp:
+            reason = f"{error}; if this is an MCP server, add --mcp"
     except ImportError as error:
         # The package's own errors name no module: their texts say what to install.
         reason = error if error.name is None else missing_extra(error, extra)

@@ -371,6 +371,16 @@ FIT: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
+async def test_requests_with_the_same_id_in_a_batch_are_each_served() -> None:
+    """The specification does not forbid it."""
+    handlers = Handlers({"add": lambda a, b: a + b})
+    text = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'] * 2)
+    expected = [{"jsonrpc": "2.0", "id": 1, "result": 3}] * 2
+    for response in (handlers.dispatch(text), await handlers.dispatch_async(text)):
+        assert response is not None
+        assert json.loads(response) == expected
+
+
 def test_the_fast_path_gives_what_the_path_of_a_batch_gives() -> None:
     handlers = Handlers(FIT)
     all_params = [None, [], [1], [1, 2], [1, 2, 3], {}, {"a": 1}, {"a": 1, "b": 2}, {"b": 1}, {"x": 1}, ["x"]]

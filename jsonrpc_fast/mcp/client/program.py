@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import sys
 from collections import deque
@@ -27,11 +28,22 @@ Stderr = Literal["inherit", "discard"] | Callable[[str], None]
 EXIT_SECONDS: Final = 0.5
 """How long to wait for the exit status of a program whose stdout has ended."""
 
+_ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d+(/|$)")
 _MAX_LINES: Final = 20
 _MAX_NOISE_LINES: Final = 3
 _LINE_CHARACTERS: Final = 200
 _COMMAND_CHARACTERS: Final = 300
 _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
+
+
+def _cure(command: Sequence[str], error: OSError) -> str:
+    """Return what to do about a command that does not exist and looks like something else."""
+    if not isinstance(error, FileNotFoundError) or len(command) != 1 or error.filename != command[0]:
+        return ""
+    words = command[0].split()
+    if len(words) > 1:
+        return "; pass the program and its arguments separately"
+    return "; a URL begins with http:// or https://" if _ADDRESS.match(command[0]) else ""
 
 
 class _Channel(ChildChannel):
@@ -46,7 +58,8 @@ class _Channel(ChildChannel):
         except OSError as error:
             report = ProgramReport(tuple(self.program.command), None, "", "")
             place = f": {error.filename}" if error.filename else ""
-            text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
+            cure = _cure(self.program.command, error)
+            text = explained(f"cannot start the server: {error.strerror or error}{place}{cure}", report)
             fault = ProgramStartError(error.errno, text, report)
             fault.is_of_cwd = self.program.cwd is not None and error.filename == self.program.cwd
             raise fault from error

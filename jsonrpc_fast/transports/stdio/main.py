@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Unpack
 
-from ..._checks import check_seconds
+from ..._checks import check_seconds, check_serve
 from ...errors import ConnectionLost
 from ..connection import SERVE_SECONDS, State
 from ..protocol import TransportOptions
@@ -59,6 +59,7 @@ def run_stdio(
         Exception: Any exception that `serve` raises, unless a signal came first.
         TypeError, ValueError: An option has the wrong type or value.
     """
+    check_serve(serve)
     check_seconds("grace_seconds", grace_seconds)
     fill_closed_descriptors()
     transport = StdioServer(**options)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypedDict, Unpack, cast
 
-from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
+from ..._checks import MAX_PORT, check_count, check_seconds, check_serve, check_type
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ...types import CANCEL_SECONDS, UNSET
@@ -156,7 +156,7 @@ class StreamServer:
     """
 
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
-        check_callable("serve", serve, may_be_none=False)
+        check_serve(serve)
         rest = cast("dict[str, Any]", options)
         self._connections: set[SocketTransport] = set()
         self.admission: Admission = Admission(

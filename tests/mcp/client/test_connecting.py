@@ -414,3 +414,20 @@ def test_a_header_that_http_does_not_allow_is_refused_where_it_is_given_and_not_
 def test_the_name_of_a_header_that_http_does_not_allow(name: str) -> None:
     with pytest.raises(ValueError, match=r"^the names of headers must consist of letters, digits"):
         connect("http://localhost/mcp", headers={name: "s3cr3t"})
+
+
+@rows(
+    "command, cure",
+    [
+        ("python mcp_server.py", "; pass the program and its arguments separately"),
+        ("127.0.0.1:1/mcp", "; a URL begins with http:// or https://"),
+        ("localhost:8000", "; a URL begins with http:// or https://"),
+        ("no-such-program", ""),
+    ],
+)
+async def test_a_command_that_looks_like_something_else_is_refused_with_the_cure(command: str, cure: str) -> None:
+    with pytest.raises(ProgramStartError) as raised:
+        async with connect(command):
+            pass
+    first, _, _ = str(raised.value).partition("\n")
+    assert first == f"[Errno 2] cannot start the server: No such file or directory: {command}{cure}"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jsonrpc_fast.transports import TcpServer, run_stdio
+
 from ...support.processes import unread_bytes, wait_until_asleep
 from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 from ...support.tables import rows
@@ -316,3 +318,10 @@ def test_output_printed_after_the_end_does_not_reach_the_wire() -> None:
     stdout, stderr, code = end_of(script(ECHO, changes), ONE)
     assert (stdout, code) == (REPLY, 0)
     assert stderr == b"printed\nby a child\n"
+
+
+def test_handlers_in_place_of_a_function_are_refused_with_the_cure() -> None:
+    cure = r"^serve must be a function, not dict: jsonrpc_fast\.session\.serving\(handlers\) makes one$"
+    for start in (run_stdio, lambda serve: TcpServer(serve, "127.0.0.1", 0)):
+        with pytest.raises(TypeError, match=cure):
+            start({"add": 1})  # type: ignore[arg-type]
