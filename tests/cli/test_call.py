@@ -25,7 +25,7 @@ from ..support.http_process import serving
 from ..support.tables import rows
 from ..support.waiting import blocking_eventually
 
-SERVER = """
+SERVER = """# may be forked
 import asyncio
 import sys
 from jsonrpc_fast import LSP
@@ -118,7 +118,7 @@ async def main():
 asyncio.run(main())
 """
 )
-MCP_SERVER = '''
+MCP_SERVER = '''# may be forked
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.server import Server
 

@@ -25,7 +25,7 @@ from ..support.waiting import eventually, free_port
 
 pytestmark = pytest.mark.time_limit(100)
 
-SERVER = """
+SERVER = """# may be forked
 import os, sys
 from jsonrpc_fast.mcp.server import Server
 server = Server("s", "1")

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left
 
 RELAY = [sys.executable, "-m", "jsonrpc_fast", "relay"]
 SAMPLE = [sys.executable, str(PEERS / "sample_server.py")]
-DYING = """
+DYING = """# may be forked
 import os, sys
 from jsonrpc_fast.mcp.server.server import Server
 server = Server("dying", "1")
@@ -429,7 +429,7 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
         assert fifth == [{"level": "info", "data": "own"}]
 
 
-WAITING = """
+WAITING = """# may be forked
 import os, sys, time
 from jsonrpc_fast.mcp.server.server import Server
 server = Server("waiting", "1")
