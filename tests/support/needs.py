@@ -53,14 +53,20 @@ _NO_MODULE: Final = re.compile(
 )
 
 
-_OF_MODELS: Final = re.compile(r"^(?:import|from) (?P<module>annotated_types|attrs|msgspec|pydantic)\b", re.MULTILINE)
+_OF_MODELS: Final = re.compile(
+    r"^(?:import|from) (?P<module>annotated_types|attrs|jsonrpc_fast\.mcp|msgspec|pydantic)\b", re.MULTILINE
+)
 """Imports that a file of tests may have although the library is missing on some Pythons: the file is skipped there."""
+_OF_MCP: Final = ("msgspec", "jsonschema_rs")
 
 
 def missing_in(path: Path) -> str | None:
-    """Return the first library of models that a file of tests imports and that is not installed; or None."""
-    found = _OF_MODELS.finditer(path.read_text(encoding="utf-8"))
-    return next((each["module"] for each in found if importlib.util.find_spec(each["module"]) is None), None)
+    """Return the first library that a file of tests needs for such an import and that is not installed; or None."""
+    for found in _OF_MODELS.finditer(path.read_text(encoding="utf-8")):
+        for library in _OF_MCP if found["module"] == "jsonrpc_fast.mcp" else (found["module"],):
+            if importlib.util.find_spec(library) is None:
+                return library
+    return None
 
 
 def program(name: str) -> str | None:
