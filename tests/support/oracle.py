@@ -20,7 +20,7 @@ else:
         from jsonrpc_fast.codec import _standard as orjson
 
 _long_digits = re.compile(rb"[0-9]{19}|[0-9.]{769}").search
-_wide_integers = re.compile(rb"(?<![0-9.eE+-])(-?)[0-9]{300,}(?![0-9.eE])")
+_wide_integers = re.compile(rb"(?<![0-9.eE+-])(-?)[1-9][0-9]{299,}(?![0-9.eE])")
 TOO_WIDE = ("Integer exceeds 64-bit range", "Dict integer key must be within 64-bit range")
 
 
