@@ -758,7 +758,8 @@ async def test_what_a_peer_has_not_begun_in_the_time_of_its_close_is_sent_again(
 
     async def make() -> Any:
         one, other = memory_pair()
-        peers.append(Session(other, {"work": forever_first}, max_handlers=1))
+        convention = JsonRpcConvention(says_goodbye=True)
+        peers.append(Session(other, {"work": forever_first}, max_handlers=1, convention=convention))
         await peers[-1].start()
         return one
 
