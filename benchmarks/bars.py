@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from . import peers
-from .contests import Work
+from .calls import CALLS
 from .data import payloads, turns
 from .peers import CORE, CORE_PARSE, CORE_RAW, MSGSPEC, MSGSPEC_RAW, MSGSPEC_UNTRACKED, ORJSON, PURE, PYDANTIC
 from .tables import markdown
@@ -30,7 +30,7 @@ class Bar:
     `limit`.
     """
 
-    work: Work
+    work: str
     payload: str
     contestant: str
     opponents: tuple[str, ...]
@@ -97,7 +97,7 @@ _RAW_MSGSPEC: Final = (MSGSPEC_RAW,)
 
 def bars() -> list[Bar]:
     """Return all bars, in the order of the report."""
-    return [*_decoding(), *_raw(), *_encoding(), *_streaming(), *_others()]
+    return [*_decoding(), *_raw(), *_encoding(), *_streaming(), *_others(), *_calls()]
 
 
 def _decoding() -> Iterable[Bar]:
@@ -212,6 +212,12 @@ def _others() -> Iterable[Bar]:
             yield Bar("decode", name, PURE, peers.PURE_PYTHON_PEERS, 1.0)
 
 
+def _calls() -> Iterable[Bar]:
+    for call in CALLS:
+        for payload, limit in call.limits.items():
+            yield Bar(call.work, payload, CORE, _ORJSON, limit)
+
+
 def table(figures: dict[str, Any]) -> str:
     """Return the bars as a Markdown table, with the rank of each contestant."""
     times: Times = figures["nanoseconds"]
@@ -245,6 +251,7 @@ def summary(figures: dict[str, Any]) -> str:
         "eager": [bar for bar in everything if bar.is_eager and PYDANTIC not in bar.opponents],
         "raw": [bar for bar in everything if bar.contestant == CORE_RAW],
         "encoding": [bar for bar in everything if bar.work.startswith("encode")],
+        "call": [bar for bar in everything if bar.work.startswith("call ")],
         "stream and classify": [bar for bar in everything if bar.work.startswith(("stream", "feed", "classify"))],
     }
     for name, group in groups.items():

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from time import perf_counter
 from timeit import Timer
-from typing import Final, get_args
+from typing import Final
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from .conftest import TIMES
-from .contests import Contestant, Work, entered
+from .contests import WORKS, Contestant, entered
 from .data import sizes
 from .peers import ORJSON
 from .summary import COLUMNS, PANELS
@@ -29,7 +29,7 @@ TITLES: Final = {(work, payload): title for work, payload, title in PANELS}
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     has_more = bool(metafunc.config.option.markexpr)
     cases = []
-    for work in get_args(Work):
+    for work in WORKS:
         chosen = [payload for shown, payload in TITLES if shown == work]
         if not chosen and not has_more:
             continue

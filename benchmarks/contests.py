@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Literal, get_args
 
 import mcp_types
 import msgspec
@@ -13,10 +15,11 @@ import orjson
 import pydantic_core
 
 import jsonrpc_fast
-from jsonrpc_fast import JSONRPC, Limits, codec
+from jsonrpc_fast import JSONRPC, PRESETS, Limits, codec
 from jsonrpc_fast.codec import _messages, _pure
 
 from . import peers
+from .calls import CALLS, Call
 from .data import Payload, Turn, payloads, stream_of, turns
 from .peers import (
     AJSONRPC,
@@ -55,6 +58,8 @@ Work = Literal[
     "encode_many",
     "encode a batch",
 ]
+WORKS: Final[tuple[str, ...]] = (*get_args(Work), *[call.work for call in CALLS])
+"""All works: the first compare libraries, the others are the public functions one by one."""
 TIGHT: Final = JSONRPC.replace(limits=Limits(message_bytes=65536, depth=32, method_bytes=64, id_bytes=64))
 APPEND_NEWLINE: Final = {"dumps": orjson.dumps, "OPT_APPEND_NEWLINE": orjson.OPT_APPEND_NEWLINE}
 
@@ -83,7 +88,7 @@ class Entries(list[Contestant]):
         self.append(Contestant(name, expression, {**self._names, **names}))
 
 
-def entered(work: Work, chosen: Collection[str] | None = None) -> dict[str, list[Contestant]]:
+def entered(work: str, chosen: Collection[str] | None = None) -> dict[str, list[Contestant]]:
     """Return the contestants of a work by payload, of all payloads or of the chosen ones.
 
     Raises:
@@ -308,7 +313,82 @@ def batch_encoders(payload: Payload) -> list[Contestant]:
     return _checked_writers(entries, payload, orjson.loads)
 
 
-_CONTESTS: Final[dict[Work, tuple[Callable[[Payload], list[Contestant]], tuple[str, ...]]]] = {
+KEEP: Final = JSONRPC.replace(extra_members="keep")
+UNVERSIONED: Final = JSONRPC.replace(writes="unversioned", optional_jsonrpc=True)
+_PROFILES: Final = {
+    **{preset.name.upper().replace("-", "_"): preset for preset in PRESETS.values()},
+    "KEEP": KEEP,
+    "UNVERSIONED": UNVERSIONED,
+    "EXACT": JSONRPC.replace(big_ints="exact"),
+    "DECIMAL": JSONRPC.replace(floats="decimal"),
+}
+_OPTIONS: Final = {name: getattr(orjson, name) for name in ("OPT_APPEND_NEWLINE", "OPT_NON_STR_KEYS", "OPT_SORT_KEYS")}
+
+
+def callers(call: Call, payload: Payload) -> list[Contestant]:
+    """Return the four contestants of a call, for a message."""
+    content = _prepared(payload.content, call.prepare)
+    entries = Entries(text=orjson.dumps(content), line=orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+    for name, backend in ((CORE, jsonrpc_fast), (PURE, _pure)):
+        entries.enter(name, call.expression, **_names(backend, content))
+    priced = _priced(content)
+    prepared = {"content": content, "dated_content": priced, "priced_content": priced, "default": str, **_OPTIONS}
+    entries.enter(ORJSON, call.opponent, loads=orjson.loads, dumps=orjson.dumps, **prepared)
+    in_json = call.opponent
+    if in_json.startswith("dumps"):
+        in_json = f"({in_json.replace('option=OPT_SORT_KEYS', 'sort_keys=True')} + '\\n').encode()"
+        in_json = in_json.replace(", option=OPT_APPEND_NEWLINE", "")
+    entries.enter(STDLIB, in_json, loads=json.loads, dumps=json.dumps, **prepared)
+    for contestant in entries:
+        found = contestant.function()()
+        read = orjson.loads(found) if isinstance(found, bytes) else found
+        for item in read if isinstance(read, list) else [read]:
+            if isinstance(item, (str, jsonrpc_fast.ParseError, _messages.ParseError)):
+                raise AssertionError(f"{contestant.name} refuses {payload.name} in {call.work}")
+    return entries
+
+
+def _names(backend: Any, content: Any) -> dict[str, Any]:
+    """What the expressions of a backend use."""
+    functions = {name: value for name, value in vars(backend).items() if callable(value)}
+    names = {**functions, **_PROFILES, **_OPTIONS, "default": str, "feed": backend.Decoder().feed}
+    text = orjson.dumps(content)
+    message = backend.decode(text, UNVERSIONED)
+    priced = _priced(content)
+    names |= {"content": content, "dated_content": priced, "message": message}
+    names["extended"] = backend.decode(text, KEEP)
+    names["dated"] = names["priced"] = backend.parse(priced, UNVERSIONED)
+    names["handler"] = lambda request: backend.Response(request.id, request.params)
+    if isinstance(content, dict):
+        names |= {name: content.get(name) for name in ("id", "method", "params", "result")}
+        error = content.get("error", {})
+        names |= {"code": error.get("code"), "reason": error.get("message"), "data": error.get("data")}
+    return names
+
+
+def _prepared(content: Any, form: str) -> Any:
+    """A message or a batch with another member, or without `jsonrpc`."""
+    if isinstance(content, list):
+        return [_prepared(item, form) for item in content]
+    if form == "with_extra":
+        return {**content, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-01"}
+    return {name: value for name, value in content.items() if form != "unversioned" or name != "jsonrpc"}
+
+
+def _priced(content: Any) -> Any:
+    """A message or a batch with a Decimal at the end of each payload."""
+    if isinstance(content, list):
+        return [_priced(item) for item in content]
+    name = next((name for name in ("params", "result") if name in content), None)
+    if name is None:
+        return content
+    payload, price = content[name], Decimal("12.50")
+    if isinstance(payload, dict):
+        return {**content, name: {**payload, "price": price}}
+    return {**content, name: [*payload, price] if isinstance(payload, list) else [payload, price]}
+
+
+_CONTESTS: Final[dict[str, tuple[Callable[[Payload], list[Contestant]], tuple[str, ...]]]] = {
     "decode, tight limits": (limited_decoders, ("tools_call_217",)),
     "classify": (classifiers, ("tiny_request", "tools_call_217")),
     "feed one message": (feeders, ("tiny_request", "tools_call_217")),
@@ -332,6 +412,7 @@ _CONTESTS: Final[dict[Work, tuple[Callable[[Payload], list[Contestant]], tuple[s
     ),
     "encode_many": (line_encoders, ("tiny_response", "tools_call_response")),
     "encode a batch": (batch_encoders, ("tiny_response", "tools_call_response")),
+    **{call.work: (partial(callers, call), tuple(call.limits)) for call in CALLS},
 }
 
 

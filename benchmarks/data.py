@@ -120,6 +120,12 @@ def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
     }
     for name in ("tools_call_217", "tools_call_325", "tools_list_14k", "logs_1m"):
         texts[f"{name}_typescript"] = typescript_order(texts[name])
+    both = [
+        {**item, "id": number * 100 + item["id"]}
+        for number in (0, 1)
+        for item in orjson.loads(texts["batch_100_requests"])
+    ]
+    texts["batch_200_requests"] = orjson.dumps(both)
     for name in ("requests", "responses"):
         texts[f"batch_10_{name}"] = orjson.dumps(orjson.loads(texts[f"batch_100_{name}"])[:10])
     texts["params_first"] = _in_order(texts["tools_call_217"], ("jsonrpc", "id", "params", "method"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import peers
+from .calls import BATCH, CALLS
 from .summary import digest, shown
 from .tables import markdown
 
@@ -142,6 +143,22 @@ def ratios(figures: dict[str, Any], work: str, payloads: Sequence[str], names: M
     return markdown(rows)
 
 
+def calls(figures: dict[str, Any]) -> str:
+    """Return the table of the public functions, one by one."""
+    rows = [("function", "form", "message", "orjson", "jsonrpc_fast", "at most", "pure backend", "json")]
+    for call in CALLS:
+        for payload, limit in call.limits.items():
+            found = figures["nanoseconds"][call.work][payload]
+            times = [found[name] / found[peers.ORJSON] for name in (peers.CORE, peers.PURE, peers.STDLIB)]
+            core = f"{times[0]:.2f}" if times[0] <= limit else f"**{times[0]:.2f}**"
+            size = figures["sizes"][payload] + (", batch" if payload == BATCH else "")
+            others = f"{times[1]:.1f}", f"{times[2]:.1f}"
+            rows.append(
+                (f"`{call.function}`", call.form, size, shown(found[peers.ORJSON]), core, f"{limit:g}", *others)
+            )
+    return markdown(rows)
+
+
 def kept(figures: dict[str, Any]) -> str:
     """Return the table of the memory of a decoded message."""
     rows = [("message", "size", *KEEPERS.values())]
@@ -171,6 +188,7 @@ def sections(figures: dict[str, Any]) -> dict[str, str]:
     return {
         "reading": ratios(figures, "decode", READING, CODECS),
         "streams": ratios(figures, "stream", ("tiny_request", "tools_call_325"), CODECS),
+        "calls": calls(figures),
         "writing": ratios(figures, "encode", WRITING, WRITERS),
         "libraries": ratios(figures, "decode", ("tiny_request", "tools_call_325", "batch_10_requests"), LIBRARIES),
         "comparison": ratios(figures, "decode", ("tiny_request", "tools_call_325"), COMPARED),

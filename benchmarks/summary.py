@@ -23,6 +23,8 @@ PANELS: Final = [
     ("decode", "tools_list_14k", "Reading an MCP tools/list response"),
     ("decode", "logs_1m", "Reading a large result"),
     ("encode", "tools_call_response", "Writing an MCP tools/call response"),
+    ("call decode_dict", "tools_call_325", "Reading the same request as a dict"),
+    ("call encode_dict", "tools_call_325", "Writing a dict"),
     ("stream", "tiny_request", "Reading 64 KB of tiny requests"),
 ]
 """The rows of the table and the panels of the plot: work, payload, title."""

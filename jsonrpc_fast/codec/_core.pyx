@@ -133,6 +133,7 @@ from ._any_errors import code_and_message
 from ._dicts import check_faults, dicts_of, write_parts
 from ._extra import RESERVED_IN_RESPONSES, check_extra, extra_of
 from ._json import (
+    FORBIDDEN_OPTIONS,
     HARMLESS_OPTIONS,
     Fragment,
     JSONDecodeError,

@@ -124,7 +124,15 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
         (lambda: core.encode_request(1, 2), ["call_encode_request", "call_line", "write_call", "check_method"]),
         (
             lambda: core.encode_result(1, 2, option=""),
-            ["call_encode_result", "encode_result", "result_line_with", "write_result", "check_option", "check_type"],
+            [
+                "call_encode_result",
+                "encode_result",
+                "result_line_with",
+                "write_result",
+                "check_option_fast",
+                "check_option",
+                "check_type",
+            ],
         ),
         (lambda: core.encode_error(1, 2, 3), ["encode_error", "write_error", "check_error"]),
     ):

@@ -176,8 +176,7 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
     cdef Rules rules = rules_of(profile)
     cdef Output output
     cdef char* at
-    if option is not ZERO:
-        check_option(option)
+    check_option_fast(option)
     if type(message) is tuple:
         message = list(<tuple>message)
     fault = fault_in(message, rules)
@@ -218,17 +217,9 @@ cdef char* write_whole(Output* output, char* at, message, default, option) excep
     cdef bint has_others = False
     cdef bint is_too_deep = False
     if default is None and is_simple:
-        at = write_value(output, at, <PyObject*>message, WRITTEN_DEPTH, NULL)
+        at = try_value(output, at, message)
         if at != NULL:
             return at
-        if raised() != NULL:
-            return checked(NULL)
-    if type(message) is list:
-        for item in <list>message:
-            if type(item) is not dict or has_odd_parts(<dict>item):
-                return NULL
-    elif type(message) is not dict or has_odd_parts(<dict>message):
-        return NULL
     try:
         has_others = check_levels(<PyObject*>message, 0, option)
     except EncodeError:  # a part of it is one or two levels less deep
@@ -236,11 +227,15 @@ cdef char* write_whole(Output* output, char* at, message, default, option) excep
     if is_too_deep:
         return NULL
     if default is not None and is_simple and not has_others:
-        at = write_value(output, output.start + start, <PyObject*>message, WRITTEN_DEPTH, NULL)
+        at = try_value(output, output.start + start, message)
         if at != NULL:
             return at
-        if raised() != NULL:
-            return checked(NULL)
+    if type(message) is list:
+        for item in <list>message:
+            if type(item) is not dict or has_odd_parts(<dict>item):
+                return NULL
+    elif type(message) is not dict or has_odd_parts(<dict>message):
+        return NULL
     return write_unusual(output, output.start + start, dumps_bounded(message, default, option))
 
 

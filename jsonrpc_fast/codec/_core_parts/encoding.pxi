@@ -291,6 +291,10 @@ cdef inline char* write_payload "jsonrpc_fast_write_payload"(
     return write_other_payload(output, value, default, option)
 
 
+cdef extern from "Python.h":
+    object call_vector "PyObject_Vectorcall"(object function, PyObject** arguments, size_t count, object names)
+
+
 cdef char* write_other_payload(Output* output, value, default, option) except NULL:
     cdef char* at = output.start + output.payload
     cdef char* end
@@ -298,20 +302,19 @@ cdef char* write_other_payload(Output* output, value, default, option) except NU
         return checked(NULL)
     if type(value) is Raw:
         return write_raw(output, at, <Raw>value)
-    if default is not None or option is not ZERO:
-        end = write_plain(output, at, value, default, option)
+    if default is None and option is not ZERO and changes_nothing(option):
+        end = try_value(output, at, value)
         if end != NULL:
             return end
-        at = output.start + output.payload
-    return write_unusual(output, at, dumps_checked(value, default, option))
+    if not check_levels(<PyObject*>value, 0, option) and default is not None and changes_nothing(option):
+        end = try_value(output, output.start + output.payload, value)
+        if end != NULL:
+            return end
+    return write_unusual(output, output.start + output.payload, dumps_bounded(value, default, option))
 
 
-cdef char* write_plain(Output* output, char* at, value, default, option) except? NULL:
-    """Write a value in which orjson would need neither `default` nor `option`; NULL without an exception for another."""
-    output.payload = at - output.start
-    # A look at the value first, since what is written would be written again.
-    if not changes_nothing(option) or (default is not None and check_levels(<PyObject*>value, 0, option)):
-        return NULL
+cdef char* try_value(Output* output, char* at, value) except? NULL:
+    """Write a value; NULL without an exception if it is left to orjson."""
     at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH, NULL)
     return checked(NULL) if at == NULL and raised() != NULL else at
 
@@ -319,10 +322,34 @@ cdef char* write_plain(Output* output, char* at, value, default, option) except?
 cdef int64_t harmless_options = HARMLESS_OPTIONS
 
 
+cdef int64_t forbidden_options = FORBIDDEN_OPTIONS
+
+
+cdef inline int check_option_fast(option) except -1:
+    """`check_option`, without a call for a valid one."""
+    cdef int overflow = 0
+    if option is ZERO:
+        return 0
+    if not PyLong_CheckExact(option) or PyLong_AsLongLongAndOverflow(option, &overflow) & forbidden_options or overflow:
+        check_option(option)
+    return 0
+
+
 cdef inline bint changes_nothing(option) noexcept:
     """Whether an option changes nothing about the types that `write_value` writes. It is checked already."""
     cdef int overflow = 0
     return option is ZERO or PyLong_AsLongLongAndOverflow(option, &overflow) & ~harmless_options == 0
+
+
+cdef tuple OPTION_NAME = ("option",)
+
+
+cdef object dumps_with_option(value, option):
+    """`dumps_unchecked(value, option=option)`, for which Cython makes a dict."""
+    cdef PyObject* arguments[2]
+    arguments[0] = <PyObject*>value
+    arguments[1] = <PyObject*>option
+    return call_vector(dumps_unchecked, arguments, 1, OPTION_NAME)
 
 
 cdef dumps_checked(value, default, option):
@@ -337,7 +364,7 @@ cdef dumps_bounded(value, default, option):
         if default is not None:
             bounded = new_bounded(value, default, option)
             return dumps_unchecked(value, bounded, option)
-        return dumps_unchecked(value) if option is ZERO else dumps_unchecked(value, option=option)
+        return dumps_unchecked(value) if option is ZERO else dumps_with_option(value, option)
     except TypeError as error:
         if not is_too_wide(error):
             raise refusal(error) from cause_of(error)
@@ -367,7 +394,7 @@ cdef class BoundedDefault:
                 self.at += 1
                 return call[1]
         written = self.default(value)
-        if written is not None and type(written) not in (str, int, float, bool, Fragment):
+        if not is_scalar(<PyObject*>written, class_of(<PyObject*>written)) and type(written) is not Fragment:
             if self.left is None:
                 self.left = {}
                 check_depth(self.value, self.option, 0, self.left)
@@ -406,8 +433,7 @@ cdef char* write_call(
     Output* output, char* at, bint is_request, id, method, params, default, option
 ) except NULL:
     cdef Py_ssize_t start
-    if option is not ZERO:
-        check_option(option)
+    check_option_fast(option)
     if is_request:
         at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
         at = write_constant(at, b',"method":', 10)
@@ -428,8 +454,7 @@ cdef char* write_call(
 
 
 cdef char* write_result(Output* output, char* at, id, result, default, option) except NULL:
-    if option is not ZERO:
-        check_option(option)
+    check_option_fast(option)
     at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
     at = write_payload(output, write_constant(at, b',"result":', 10), result, default, option)
     memcpy(at, b"}\n", 2)
@@ -437,8 +462,7 @@ cdef char* write_result(Output* output, char* at, id, result, default, option) e
 
 
 cdef char* write_error(Output* output, char* at, id, code, message, data, default, option) except NULL:
-    if option is not ZERO:
-        check_option(option)
+    check_option_fast(option)
     at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
     code = check_error(code, message)
     at = write_id(output, write_constant(at, b',"error":{"code":', 17), code)

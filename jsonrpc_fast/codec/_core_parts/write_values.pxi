@@ -255,6 +255,18 @@ cdef int may_have_parts(PyObject* value) noexcept:
     return has_own(kind, <PyObject*>DATACLASS_FIELDS)
 
 
+cdef inline bint is_scalar(PyObject* value, PyObject* kind) noexcept:
+    """Whether `write_value` writes a value of this type, and it is no container."""
+    return (
+        kind == STR_TYPE
+        or kind == INT_TYPE
+        or kind == FLOAT_TYPE
+        or value == NULL_VALUE
+        or value == TRUE_VALUE
+        or value == FALSE_VALUE
+    )
+
+
 cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
     """As `check_depth` of `_json.py`, which looks at other types. depth: how many containers are around the value.
 
@@ -266,7 +278,7 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
     cdef PyObject* kind = class_of(value)
     cdef int has_parts
     cdef int checked_parts
-    if kind == STR_TYPE or kind == INT_TYPE or value == NULL_VALUE:
+    if is_scalar(value, kind):
         return 0
     held_value = <object>value
     if not is_container(kind):
@@ -275,7 +287,7 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
             check_raised()
         if has_parts:
             check_depth(held_value, option, depth)
-        return value != TRUE_VALUE and value != FALSE_VALUE and kind != FLOAT_TYPE
+        return 1
     if depth == MAX_WRITTEN_DEPTH:
         raise EncodeError(TOO_DEEP_TO_WRITE)
     begin_section(value)
@@ -293,12 +305,13 @@ cdef int check_parts "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t dept
     cdef Py_ssize_t place = 0
     if kind == DICT_TYPE:
         while next_member(value, &place, &name, &item):
-            found |= check_levels(item, depth, option)
+            if not is_scalar(item, class_of(item)):
+                found |= check_levels(item, depth, option)
     else:
         while place < (list_size(value) if kind == LIST_TYPE else tuple_size(value)):
-            found |= check_levels(
-                list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth, option
-            )
+            item = list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place)
+            if not is_scalar(item, class_of(item)):
+                found |= check_levels(item, depth, option)
             place += 1
     return found
 
