@@ -67,7 +67,7 @@ CALLS: Final = (
     _call("decode", "", "decode(text)", "loads(text)", 0.75),
     _call("decode", "raw=True", "decode(text, raw=True)", "loads(text)", 0.5),
     _call("decode", "extra members kept", "decode(text, KEEP)", "loads(text)", 0.7, prepare="with_extra"),
-    _call("decode", "exact integers", "decode(text, EXACT)", "loads(text)", 0.75),
+    _call("decode", "big_ints='reject'", "decode(text, REJECT)", "loads(text)", 0.75),
     _call("decode", "decimals, none there", "decode(text, DECIMAL)", "loads(text)", 0.75),
     _call("decode", "jsonrpc", "decode(text, JSONRPC)", "loads(text)", 0.75, MIDDLE, BATCH),
     _call("decode", "lenient", "decode(text, LENIENT)", "loads(text)", 0.75, MIDDLE, BATCH),

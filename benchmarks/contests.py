@@ -319,7 +319,7 @@ _PROFILES: Final = {
     **{preset.name.upper().replace("-", "_"): preset for preset in PRESETS.values()},
     "KEEP": KEEP,
     "UNVERSIONED": UNVERSIONED,
-    "EXACT": JSONRPC.replace(big_ints="exact"),
+    "REJECT": JSONRPC.replace(big_ints="reject"),
     "DECIMAL": JSONRPC.replace(floats="decimal"),
 }
 _OPTIONS: Final = {name: getattr(orjson, name) for name in ("OPT_APPEND_NEWLINE", "OPT_NON_STR_KEYS", "OPT_SORT_KEYS")}

@@ -147,6 +147,7 @@ def test_a_bar(report: Any, at_least: bool, limit: float, ratio: float, met: boo
     assert bar.is_met(times) is met
 
 
+@pytest.mark.ci
 def test_the_contestants_of_every_bar_are_entered(report: Any) -> None:
     if report.jsonrpc_fast.BACKEND != "cython":
         with pytest.raises(RuntimeError, match="compiled core"):
