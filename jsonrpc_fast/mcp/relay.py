@@ -189,9 +189,9 @@ class _Side(Driver):
             return error
         if outcome is Outcome.LOST:
             return RpcError(RELAY_ERROR, _CLOSED)
-        if isinstance(error, ParseError):
-            self.fault(error)
-            return RpcError(ErrorCode.INTERNAL_ERROR, _UNREADABLE)
+        if isinstance(error, InvalidResponse) and isinstance(fault := error.__cause__, ParseError):
+            self.fault(fault)
+            return RpcError(ErrorCode.INTERNAL_ERROR, f"{_UNREADABLE}: {fault}")
         return RpcError(RELAY_ERROR, str(error) if isinstance(error, _LOCAL_ERRORS) else _FAILED)
 
     def set_reading(self, wanted: bool) -> None:

@@ -271,7 +271,7 @@ async def test_tools_prompts_and_resources(mode: str, versions: Any, spoken: str
     async with client_of(gateway, mode) as client:
         assert client.server.revision.version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
         names = [tool["name"] for tool in await client.list_tools()]
-        assert (names[0], len(names)) == ("one_ask", 14)
+        assert (names[0], len(names)) == ("one_price", 14)
         assert text_of(await client.call_tool("other_price", {"item": "tea", "count": 2})) == "other: tea"
         assert (one.seen, other.seen) == ([], [("tea", 2)])
         assert text_of(await client.call_tool("one_who", {})) == f"jsonrpc_fast {spoken}"

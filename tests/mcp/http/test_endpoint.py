@@ -57,7 +57,7 @@ async def test_a_session_from_initialize_to_delete() -> None:
     async with client_of(Gate().server.asgi_app()) as client:
         await begin(client)
         answer = await client.post("/mcp", json=request(1, "tools/list"))
-        assert [tool["name"] for tool in answer.json()["result"]["tools"]][:2] == ["add", "ask"]
+        assert [tool["name"] for tool in answer.json()["result"]["tools"]][:2] == ["add", "count"]
         answer = await client.post("/mcp", json=call("x", "add", a=1, b=2))
         assert answer.headers["content-type"] == "application/json"
         assert answer.content == (
