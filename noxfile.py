@@ -261,19 +261,19 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(venv_backend=OWN, python=FREE_THREADED)
 def free_threaded(session: nox.Session) -> None:
-    """Run the tests of the codec and of the framings, and the threads, on a Python without the GIL."""
+    """Run the tests of the codec, the framings and the handlers, and the threads, on a Python without the GIL."""
     session.install("-e", ".", *FEW_TOOLS, env=CORE)
-    session.run(*PYTEST, "--ci", "tests/codec", "tests/framing")
+    session.run(*PYTEST, "--ci", "tests/codec", "tests/framing", "tests/handlers")
     session.run("python", "-m", "tests.isolated.threads", *session.posargs)
 
 
 @nox.session(venv_backend=OWN, python="pypy3.11")
 def pypy(session: nox.Session) -> None:
-    """Install the package on PyPy, where there is one, and run the tests of the codec and of the framings there."""
+    """Install the package on PyPy, and run the tests of the codec, the framings and the handlers there."""
     session.install(".", *FEW_TOOLS)
     with session.chdir(temporary_folder(session)):
         expect(session, "it is for CPython, and this is PyPy", "jsonrpc-fast", "info")
-    session.run(*PYTEST, "--ci", "--pure-only", "tests/codec", "tests/framing", *session.posargs)
+    session.run(*PYTEST, "--ci", "--pure-only", "tests/codec", "tests/framing", "tests/handlers", *session.posargs)
 
 
 @nox.session(venv_backend="uv")  # pip has no lowest versions
