@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, TypedDict, Unpack, cast
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_serve, check_type
+from ..._logs import Seldom, logger_of
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ...types import CANCEL_SECONDS, UNSET
@@ -37,6 +38,9 @@ from .transport import (
     keep_alive,
     socket_path,
 )
+
+_logger: Final = logger_of("transports")
+_refusals: Final = Seldom()
 
 FIRST_MESSAGE_SECONDS: Final = 30.0
 """The default of `first_message_seconds`."""
@@ -300,6 +304,8 @@ class StreamServer:
         is_admitted = not self._is_closed and self.admission.enter(transport)
         if not is_admitted:
             transport.abort()
+            if not self._is_closed and (left_out := _refusals.take(asyncio.get_running_loop().time())) is not None:
+                _logger.warning("a connection was refused: %d are open%s", self.admission.open, left_out)
         return is_admitted
 
     def accept(self, connection: SocketTransport) -> None:

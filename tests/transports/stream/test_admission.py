@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification
+from jsonrpc_fast._logs import Seldom
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports.stream import server as server_module
 from jsonrpc_fast.transports.stream.admission import Admission, host_of
 from jsonrpc_fast.types import UNSET
 
@@ -226,3 +228,20 @@ def test_one_host_has_at_most_half_of_the_connections_unless_it_is_this_machine(
     sockets: list[Any] = [_Socket(host) for _ in range(6)]
     assert sum(map(admission.enter, sockets)) == expected
     assert admission.refused == 6 - expected
+
+
+async def test_a_refused_connection_is_a_warning_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_refusals", Seldom())
+    async with serving(echo, max_connections=1) as server:
+        _, kept = await asyncio.open_connection(*server.address)
+        await eventually(lambda: server.connections == 1)
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(*server.address)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        kept.close()
+        assert server.refused == 3
+    assert [record.getMessage() for record in caplog.records] == ["a connection was refused: 1 are open"]
