@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from decimal import Decimal, localcontext
 
 from hypothesis import strategies as st
 
@@ -53,6 +54,8 @@ _NAMES = {
     b"error": [b'"error"'] * 8 + [b'"\\u0065rror"', b'"errors"'],
     b"other": [b'"extra"', b'""', b'"\xc3\xa9"', b'"a\\"b"', b'"\\ud83d\\ude00"'],
 }
+with localcontext(prec=800):
+    _HALFWAY = format(Decimal(2) ** -1022 + Decimal(2) ** -1075, "f").encode()  # between two doubles, with 768 digits
 _NUMBERS = [
     b"0", b"7", b"-1", b"-0", b"01", b"1.5", b"1.0", b"0.1", b"1e2", b"1E+2", b"1e-2", b"1e400", b"-1e400",
     b"1e-400", b"9007199254740993", b"999999999999999999", b"1000000000000000000", b"9223372036854775807",
@@ -60,6 +63,9 @@ _NUMBERS = [
     b"18446744073709551616", b"1" + b"0" * 39, b"9" * 308, b"9" * 309, b"9" * 600, b"1.", b".5", b"-", b"+1",
     b"1e", b"0x1", b"1_0", b"NaN", b"-Infinity", b"17976931348623157e292", b"17976931348623159e292",
     b"12345678901234567.8", b"00", b"--1", b"1e+",
+    b"-18446744073709551616", b"12345678901234567890123", b"-" + b"7" * 640, b"7" * 641, b"3" * 4300, b"3" * 4301,
+    b"0." + b"12345" * 5, b"12345678901234567890123.5e-7", b"-0." + b"0" * 30 + b"7" * 25, b"0." + b"1" * 800,
+    b"1" * 400 + b"." + b"2" * 400, b"1." + b"0" * 20, b"9" * 25 + b"e280", _HALFWAY, _HALFWAY + b"0", _HALFWAY + b"1",
 ]  # fmt: skip
 _STRINGS = [
     b'"2.0"', b'"2\\u002e0"', b'"1.0"', b'""', b'"a"', b'"tools/call"', b'"c4n4ry"', b'"eth_call"', b'"0x36"',

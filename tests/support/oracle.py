@@ -34,8 +34,15 @@ def loads_exact(text: bytes | str) -> Any:
         if _wide_integers.search(text) is None:
             raise
         orjson.loads(_wide_integers.sub(rb"\g<1>1", text))
+        return _loads(text)
+    return value if _long_digits(text) is None else _loads(text)
+
+
+def _loads(text: bytes) -> Any:
+    try:
         return json.loads(text)
-    return value if _long_digits(text) is None else json.loads(text)
+    except ValueError:  # not JSON, or more digits than Python converts
+        raise orjson.JSONDecodeError("not JSON that Python reads", "", 0) from None
 
 
 def dumps_exact(value: Any, default: Any = None, option: int = 0) -> bytes:

@@ -22,7 +22,7 @@ from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.types import UNSET
 
 from .comparison import exactly, plain
-from .oracle import orjson
+from .oracle import loads_exact, orjson
 
 _NOT_WRITTEN: Final = ("Recursion limit reached",)
 
@@ -84,7 +84,9 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
 def _loads_deep(text: bytes, value: Any) -> Any:
     """Return what orjson reads, or `value` if it runs out of the memory that it reserves for indented texts."""
     try:
-        return orjson.loads(text)
+        return loads_exact(text)
+    except RecursionError:  # with a number that orjson alters
+        return value
     except orjson.JSONDecodeError as error:
         if not str(error).startswith("failed to allocate memory"):
             raise
