@@ -492,7 +492,7 @@ async def test_a_client_whose_first_message_is_not_complete_in_time_is_dropped(
         reader, writer = await asyncio.open_connection(*server.address)
         for chunk in chunks:
             writer.write(chunk)
-            await asyncio.sleep(0.02)
+            await settle()
         ended = asyncio.ensure_future(reader.read())
         await asyncio.wait([ended], timeout=0.3 if is_dropped else 0.2)
         assert ended.done() is is_dropped
@@ -506,7 +506,7 @@ async def test_a_client_whose_first_message_is_not_complete_in_time_is_dropped(
 async def test_clients_that_only_listen_need_no_first_message() -> None:
     async with serving(echo, first_message_seconds=None) as server:
         reader, writer = await asyncio.open_connection(*server.address)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: server.connections == 1)
         assert (server.connections, server._silent_timer) == (1, None)
         writer.close()
         assert await reader.read() == b""
