@@ -328,7 +328,7 @@ def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> Non
             secret.as_uri(),
             "file:///etc/passwd",
         ):
-            assert server.error("resources/read", {"uri": uri}) == (-32002, "Resource not found")
+            assert server.error("resources/read", {"uri": uri}) == (-32002, f"Resource not found: {uri}")
         for uri in (None, 1, "", "../secret.txt", "resource:///secret.txt", "resource://temp lates/x", "a:\0"):
             assert server.error("resources/read", {"uri": uri})[0] == -32602
         for name in ("include", "link", "absolute", "classes"):

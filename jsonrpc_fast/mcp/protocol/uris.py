@@ -12,9 +12,11 @@ Rules:
 from __future__ import annotations
 
 import base64
+import difflib
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +31,9 @@ from .versions import Revision
 
 MAX_URI_CHARACTERS: Final = 8192
 """Maximum length of the URI of a resource."""
+
+_MAX_SHOWN: Final = 200
+_MAX_COMPARED: Final = 100
 
 _is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
 
@@ -60,10 +65,25 @@ def check_uri(uri: object) -> str:
     raise invalid_params("; ".join(faults))
 
 
-def not_found(uri: str, revision: Revision) -> RpcError:
-    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before."""
+def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcError:
+    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before.
+
+    Args:
+        uri: The URI, which is valid. Its beginning is in the text.
+        revision: The revision of the request.
+        nearest: The template or URI that is most like it, if there is one.
+    """
     code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
-    return RpcError(code, "Resource not found", {"uri": uri})
+    shown = uri if len(uri) <= _MAX_SHOWN else f"{uri[:_MAX_SHOWN]}..."
+    hint = "" if nearest is None else f". The nearest is {nearest}"
+    return RpcError(code, f"Resource not found: {shown}{hint}", {"uri": uri})
+
+
+def nearest_of(uri: str, known: Iterable[str]) -> str | None:
+    """Return the URI or template that is most like a URI; None if none is."""
+    # Bounded, because the comparison takes quadratic time.
+    bounded = [each for each in itertools.islice(known, _MAX_COMPARED) if len(each) <= _MAX_SHOWN]
+    return next(iter(difflib.get_close_matches(uri[:_MAX_SHOWN], bounded, n=1, cutoff=0.4)), None)
 
 
 def _is_valid(uri: str) -> bool:
@@ -83,6 +103,10 @@ def _has_host(uri: str) -> bool:
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?", re.ASCII)
 _UNRESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")
+# What may stand in a segment of a path (RFC 3986, section 3.3). A simple expansion encodes `@ + , = :` and others, but
+# people and models write them as they are.
+_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
+_QUERY_VALUE: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 RESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
@@ -173,7 +197,7 @@ class _Operator:
     first: str
     separator: str
     is_named: bool = False
-    characters: re.Pattern[str] = _UNRESERVED
+    characters: re.Pattern[str] = _SEGMENT
 
 
 _OPERATORS: Final = {
@@ -260,7 +284,7 @@ class Expression:
         exploded = next((variable.name for variable in self.variables if variable.explodes), None)
         for item in text.split(self.operator.separator):
             name, equals, value = item.partition("=")
-            if not _UNRESERVED.fullmatch(name) or not _UNRESERVED.fullmatch(value):
+            if not _UNRESERVED.fullmatch(name) or not _QUERY_VALUE.fullmatch(value):
                 return None
             if name in known:
                 # Choosing the first or the last value would be a guess.
@@ -269,7 +293,8 @@ class Expression:
                 found[name] = [(name, equals, value)]
             elif exploded is not None and name:
                 found.setdefault(exploded, []).append((name, equals, value))
-            else:
+            # Unknown parameters of a query are ignored, as servers do: a host may add its own.
+            elif not name or self.operator.first == ";":
                 return None
         values = {
             name: _exploded(name, pairs) if name == exploded else _decode(pairs[0][2]) for name, pairs in found.items()
@@ -311,8 +336,9 @@ class UriTemplate:
     """A URI template (RFC 6570, all levels) that is matched against URIs.
 
     A value ends where the text or the expression after it begins, so that matching takes time proportional to the
-    length of the URI. The parameters of a query may come in any order. Lists are matched only with `*`, which only the
-    last variable of an expression may have.
+    length of the URI. The parameters of a query may come in any order, and unknown ones are ignored. Lists are matched
+    only with `*`, which only the last variable of an expression may have. A simple expansion also matches what people
+    write without encoding it: all that may stand in a segment of a path, such as `@ + , = :`.
 
     Args:
         template: The template: text with expressions such as `{name}`, `{+path}`, `{/segments*}` and `{?query,page}`.

@@ -37,7 +37,7 @@ from ...types import NEVER_AWAITABLE, MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, FeatureKind, method_not_found
-from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, not_found
+from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, not_found
 from ..protocol.versions import Revision
 from .functions.functions import RegisteredFunction
 from .functions.providers import Provider
@@ -385,7 +385,8 @@ class Methods:
                     break
                 try:
                     parts = None if template.uris is None else template.uris.match(uri)
-                except UnsafePart:  # no other template may serve a URI that this one refuses
+                except UnsafePart as error:  # no other template may serve a URI that this one refuses
+                    _logger.warning("a URI matches %s, but %s", template.definition.uri_template, error)
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
                     registered = template
@@ -395,7 +396,10 @@ class Methods:
                         continue  # there is no such resource
                     value = await _read_by(template, converted, uri, context)
         if value is None:
-            unknown = not_found(uri, context.revision)
+            nearest = nearest_of(uri, [*self._registry.resource_templates, *self._registry.resources])
+            if nearest is not None:
+                _logger.warning("a URI belongs to no resource; the nearest is %s", nearest)
+            unknown = not_found(uri, context.revision, nearest)
             raise UnknownName(unknown.code, unknown.message, unknown.data)
         shown = None if registered is None else registered.definition
         try:

@@ -84,7 +84,7 @@ def test_every_fault_of_a_uri(uri: object, faults: list[str]) -> None:
 
 def test_not_found() -> None:
     error = not_found("mem://x", REVISIONS["2025-11-25"])
-    assert (error.code, error.message, error.data) == (-32002, "Resource not found", {"uri": "mem://x"})
+    assert (error.code, error.message, error.data) == (-32002, "Resource not found: mem://x", {"uri": "mem://x"})
     assert not_found("mem://x", REVISIONS["2026-07-28"]).code == -32602
 
 
@@ -170,7 +170,18 @@ def test_uri_template(template: str, uri: str, values: dict[str, str] | None) ->
         ("{?x,y,empty}", "?x=1024&y=768&empty=", {"x": "1024", "y": "768", "empty": ""}),
         ("{?x,y,undef}", "?x=1024&y=768", {"x": "1024", "y": "768"}),
         ("{?x,y}", "", {}),
-        ("{?x,y}", "?z=1", None),
+        ("{?x,y}", "?z=1", {}),
+        ("{?x,y}", "?x=1&utm=a:b/c?d=e&y=a=b", {"x": "1", "y": "a=b"}),
+        ("{;x}", ";z=1", None),
+        # What people write without encoding it.
+        ("mail://{a}/inbox{?f}", "mail://ann@example.org/inbox?f=a:b", {"a": "ann@example.org", "f": "a:b"}),
+        ("u://x/{q}", "u://x/a+b,c=d:e;f!g'(h)*&$i", {"q": "a+b,c=d:e;f!g'(h)*&$i"}),
+        ("u://x/{q}", "u://x/a/b", None),
+        ("u://x/{q}", "u://x/a?b", None),
+        ("u://x/{q}", "u://x/a#b", None),
+        ("u://x/{q}", "u://x/[a]", None),
+        ("u://x/{a,b}", "u://x/1,2,3", {"a": "1", "b": "2,3"}),
+        ("u://x{/a,b}", "u://x/k=v/l:m", {"a": "k=v", "b": "l:m"}),
         ("{?x,y}", "?x=1&x=2", None),
         ("{?list*}", "?list=red&list=green", {"list": ["red", "green"]}),
         ("{?keys*}", "?semi=%3B&dot=.", {"keys": {"semi": ";", "dot": "."}}),

@@ -212,7 +212,12 @@ async def test_resources(version: str) -> None:
         assert await read("notes://a%20b/3") == [{"uri": "notes://a%20b/3", "mimeType": "text/x-note", "text": "a b 3"}]
         code = -32602 if version == "2026-07-28" else -32002
         for uri in ("notes://none", "notes://a/many", "notes://a/99", "other:one"):
-            assert await client.error("resources/read", {"uri": uri}) == (code, "Resource not found", {"uri": uri})
+            error = await client.error("resources/read", {"uri": uri})
+            assert (error[0], error[1].partition(". ")[0], error[2]) == (
+                code,
+                f"Resource not found: {uri}",
+                {"uri": uri},
+            )
         for wrong in ({}, {"uri": None}, {"uri": "no uri"}, {"uri": "resource:///path"}):
             code, message, data = await client.error("resources/read", wrong)
             assert (code, data) == (-32602, None)

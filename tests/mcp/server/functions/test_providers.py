@@ -99,7 +99,7 @@ async def test_a_provider_behind_a_prefix(version: str) -> None:
         for name in ("one", "n_three", "n_", "x_one"):
             assert await client.error("tools/call", {"name": name}) == (-32602, "Unknown tool", None)
             assert await client.error("prompts/get", {"name": name}) == (-32602, "Unknown prompt", None)
-        assert (await client.error("resources/read", {"uri": "notes:three"}))[1] == "Resource not found"
+        assert (await client.error("resources/read", {"uri": "notes:three"}))[1] == "Resource not found: notes:three"
 
 
 async def test_what_a_tool_of_a_provider_raises(caplog: pytest.LogCaptureFixture) -> None:

@@ -55,7 +55,7 @@ async def test_the_loop_goes_on_while_a_thread_works(version: str) -> None:
         assert result["messages"][0]["content"]["text"] == "a False"
         result = await client.result("resources/read", {"uri": "x://a"})
         assert result["contents"] == [{"uri": "x://a", "text": "a"}]
-        assert (await client.error("resources/read", {"uri": "x://none"}))[1] == "Resource not found"
+        assert (await client.error("resources/read", {"uri": "x://none"}))[1].startswith("Resource not found: x://none")
 
 
 @rows("version", [LEGACY, MODERN])

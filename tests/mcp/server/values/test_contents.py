@@ -509,7 +509,11 @@ async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
 
     async with converse(server, "2025-11-25") as client:
         uri = f"file:///safe/{part}"
-        assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
+        assert await client.error("resources/read", {"uri": uri}) == (
+            -32002,
+            f"Resource not found: {uri}",
+            {"uri": uri},
+        )
         assert seen == []
         await client.result("resources/read", {"uri": f"file:///meant/{part}"})
         assert len(seen) == 1
@@ -618,6 +622,35 @@ async def test_a_function_that_uses_safe_join_says_that_there_is_no_such_resourc
     async with converse(server, "2025-11-25") as client:
         assert (await client.result("resources/read", {"uri": "docs://files/a.txt"}))["contents"][0]["text"] == "inside"
         uri = "docs://files//etc/passwd"
-        assert await client.error("resources/read", {"uri": uri}) == (-32002, "Resource not found", {"uri": uri})
+        assert await client.error("resources/read", {"uri": uri}) == (
+            -32002,
+            f"Resource not found: {uri}",
+            {"uri": uri},
+        )
         result = await client.result("tools/call", {"name": "read", "arguments": {"path": "../x"}})
         assert result == {"content": [{"type": "text", "text": "the path leads out of the folder"}], "isError": True}
+
+
+async def test_an_unknown_uri_is_told_the_nearest_template_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("mail", "1")
+    server.resource("mail://{address}/inbox{?page}")(lambda address, page=1: "read")
+
+    async with converse(server, "2025-11-25") as client:
+        uri = "mail://ann@example.org/outbox"
+        error = await client.error("resources/read", {"uri": uri})
+        nearest = "mail://{address}/inbox{?page}"
+        assert error == (-32002, f"Resource not found: {uri}. The nearest is {nearest}", {"uri": uri})
+        assert caplog.messages == [f"a URI belongs to no resource; the nearest is {nearest}"]
+        caplog.clear()
+        uri = "mail://../inbox"
+        assert await client.error("resources/read", {"uri": uri}) == (
+            -32002,
+            f"Resource not found: {uri}",
+            {"uri": uri},
+        )
+        reason = "a part of the URI is unsafe: it has the segment .."
+        assert caplog.messages == [f"a URI matches {nearest}, but {reason}"]
+        error = await client.error("resources/read", {"uri": "zz:" + "y" * 8000})
+        assert error[1] == "Resource not found: zz:" + "y" * 197 + "..."
