@@ -3,7 +3,7 @@
 Rules:
   - An array of params gives the positional arguments, an object the named ones (section 4.2). Params that do not fit
     the signature give -32602, and the function is not called. Types are up to the function.
-  - The signature is read once, when the function is registered.
+  - The signature is read when the function is registered, once for all functions with the same code.
   - A parameter annotated with `RequestContext`, or with `SessionContext` in a session, gets the context; the peer
     can neither set nor omit it.
 """
@@ -14,7 +14,9 @@ import inspect
 import re
 from collections.abc import Callable, Collection
 from inspect import Parameter
+from types import CodeType, FunctionType
 from typing import Any, Final, get_args
+from weakref import WeakKeyDictionary
 
 from .._repr import shorten
 from ..codec import Raw
@@ -83,6 +85,33 @@ class RequestContext:
         return params
 
 
+_read: Final[WeakKeyDictionary[CodeType, tuple[dict[str, Any], list[Parameter]]]] = WeakKeyDictionary()
+"""By the code of a function, its annotations and its parameters."""
+
+
+def _parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a function, in a new list.
+
+    They are read once, although `serve` may make the function anew for each connection, such as a lambda.
+
+    Raises:
+        ValueError: It is a built-in without a signature.
+    """
+    # What has attributes may be a wrapper. Defaults would be kept alive.
+    if (
+        type(function) is not FunctionType
+        or function.__dict__
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
+    ):
+        return list(inspect.signature(function).parameters.values())
+    found = _read.get(function.__code__)
+    if found is None or found[0] != function.__annotations__:
+        parameters = list(inspect.signature(function).parameters.values())
+        found = _read[function.__code__] = dict(function.__annotations__), parameters
+    return list(found[1])
+
+
 class Handler:
     """A function and the params that it accepts.
 
@@ -126,10 +155,9 @@ class Handler:
         self._parameters: list[Parameter] | None = None  # without the context
         # A built-in without a signature gets any params: if it raises TypeError, they are not necessarily wrong.
         try:
-            signature = inspect.signature(function)
+            self._parameters = parameters = _parameters_of(function)
         except ValueError:
             return
-        self._parameters = parameters = list(signature.parameters.values())
         for index, parameter in enumerate(parameters):
             if is_context(parameter.annotation):
                 if parameter.kind is Parameter.KEYWORD_ONLY:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ..codec import ParseError
 from ..handlers import Handler, Handlers
-from ..session import Convention, Destination, McpConvention, Session, SessionOptions
+from ..session import Convention, Destination, McpConvention, Session, SessionContext, SessionOptions
 from ..transports.protocol import Received, Transport
 from .protocol.versions import Revision
 
@@ -17,7 +17,6 @@ class McpSession(Session):
 
     Args:
         transport: A transport that is not started.
-        serve: The function for every request and notification: takes the params and the context.
         options: Options of `Session`. By default parse errors get no response.
         convention: The convention, unless the options have one.
     """
@@ -25,14 +24,17 @@ class McpSession(Session):
     def __init__(
         self,
         transport: Transport,
-        serve: Callable[[Any, Any], Any],
         options: SessionOptions,
         convention: Convention | None = None,
     ) -> None:
         # A program may print log lines to its stdout. Responses to these lines would only confuse it.
-        merged: SessionOptions = {"convention": convention or McpConvention(), "response_policy": "never"}
+        merged: SessionOptions = {"convention": convention or _CONVENTION, "response_policy": "never"}
         merged.update(options)
-        super().__init__(transport, SingleHandler(serve), **merged)
+        super().__init__(transport, _HANDLERS, **merged)
+
+    def serve(self, params: Any, context: SessionContext) -> Any:
+        """Serve a request or a notification of the peer. Return the result or an awaitable of it."""
+        raise NotImplementedError
 
     @property
     def revision(self) -> Revision | None:
@@ -71,3 +73,14 @@ class SingleHandler(Handlers):
 
     def find(self, method: str) -> Handler:
         return self._only
+
+
+def _serve(params: Any, context: SessionContext) -> Any:
+    session = context.session
+    assert isinstance(session, McpSession)
+    return session.serve(params, context)
+
+
+_CONVENTION: Final = McpConvention()
+_HANDLERS: Final = SingleHandler(_serve)
+"""The handlers of all sessions of MCP."""

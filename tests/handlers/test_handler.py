@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import re
 import sys
 from typing import Any
@@ -380,3 +381,29 @@ def test_raw_params(is_registered_first: bool) -> None:
     assert dispatch.serve(b'{"jsonrpc":"2.0","id":1,"method":"size","params":[ 1]}') == (
         b'{"jsonrpc":"2.0","id":1,"result":4}'
     )
+
+
+def test_a_signature_is_read_once_for_all_functions_with_the_same_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    signature = inspect.signature
+
+    def counted(function: Any) -> inspect.Signature:
+        read.append(function)
+        return signature(function)
+
+    monkeypatch.setattr("jsonrpc_fast.handlers.handler.inspect.signature", counted)
+    for _ in range(3):
+        assert Handler(lambda one, two: one + two).invoke([1, 2], None) == 3
+    assert len(read) == 1
+
+    def make(annotation: Any, **attributes: Any) -> Any:
+        def function(value: Any) -> Any:
+            return value
+
+        function.__annotations__["value"] = annotation
+        vars(function).update(attributes)
+        return function
+
+    assert not Handler(make(int)).wants_context
+    assert Handler(make(RequestContext)).wants_context
+    assert not Handler(make(RequestContext, __signature__=signature(lambda value: value))).wants_context

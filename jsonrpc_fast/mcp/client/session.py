@@ -74,7 +74,7 @@ class ClientSession(McpSession):
         **options: Unpack[SessionOptions],
     ) -> None:
         convention = McpConvention() if transport.has_exchanges else _Convention()
-        super().__init__(transport, self.serve, options, convention)
+        super().__init__(transport, options, convention)
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._request_handlers: dict[str, Callable[[dict[str, Any]], Any]] = {}

@@ -24,7 +24,7 @@ from ...errors import LOOP_EXITS, ConnectionLost, StateError
 from ...http.requests import Header
 from ...profile import Profile
 from ...transports.channel import HIGH_WATER_BYTES
-from ...transports.protocol import Received, Sendable, Transport
+from ...transports.protocol import Received, Sendable, Transport, drop_callbacks
 from ...transports.waiters import Waiters
 from ...types import UNSET, MessageId, Unset
 from ..server.request.context import HttpRequest
@@ -360,6 +360,8 @@ class HttpTransport(Transport):
                 stream.end()
             if self.onclose is not None:
                 self.onclose()
+            drop_callbacks(self)
+            self.onlisten = None
             self.streams.clear()
             self.wake()
 

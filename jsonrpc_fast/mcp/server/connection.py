@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..._checks import check_type
 from ...codec import Raw, Request, Response
@@ -83,19 +83,21 @@ class ServerConnection(FrontSession):
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
         # Always for results, and for requests if the rules of the transport are looser.
-        self._validator = JsonRpcValidator(profile)
+        self._validator = _validator_of(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._has_state = False
-        self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
-        if capabilities.supports("resources.subscribe"):
-            self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
-        # With middleware: the functions that serve a request and a notification inside it.
-        self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
-        self._handle = within(self._call_notification, methods.middleware)
+        self._subscribes = capabilities.supports("resources.subscribe")
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         self._methods.tasks.end_session(self)
         await super().close(grace_seconds)
+
+    def _own_method(self, name: str) -> Method | None:
+        """Return a method that belongs to the connection, not to the functions of the server."""
+        own = _OWN_METHODS.get(name)
+        if own is None or (name.startswith("resources/") and not self._subscribes):
+            return None
+        return cast("Method", partial(own, self))
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client: it is open, and has no state of earlier clients."""
@@ -118,7 +120,7 @@ class ServerConnection(FrontSession):
         # Checked first: an altered state is refused before the function runs, even if the function asks for no input.
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
-        method = self._own_methods.get(name)
+        method = self._own_method(name)
         is_async = False
         if method is None:
             method, is_async = self._methods.find(name, members, self._declared)
@@ -128,8 +130,9 @@ class ServerConnection(FrontSession):
             is_async = name == LISTEN_METHOD
         # Inside middleware, which is async, a sync method needs no slot either.
         needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
-        if self._invoke is not None:
-            method, is_async = partial(run_within, self._invoke), True
+        if self._methods.middleware:
+            invoke = within(self._call_method, self._methods.middleware)
+            method, is_async = partial(run_within, invoke), True
         if is_async:
             work = self._run_async(partial(method, members, context), context)
             # For the session this is a task that has already started, so it needs no slot.
@@ -141,7 +144,7 @@ class ServerConnection(FrontSession):
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
         params, name = message.params, message.method
-        if type(params) is not dict or name != "tools/call" or self._invoke is not None or self._must_validate:
+        if type(params) is not dict or name != "tools/call" or self._methods.middleware or self._must_validate:
             return None
         tool = self._methods.own_tool(params, self._declared)
         # A context may send messages, which need the registered request and its destination.
@@ -174,13 +177,14 @@ class ServerConnection(FrontSession):
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        return self._handle(members, Context(request, rules, members, self._methods.shared))
+        handle = within(self._call_notification, self._methods.middleware)
+        return handle(members, Context(request, rules, members, self._methods.shared))
 
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
         check_type("the params that a middleware passes on", params, dict)
         # Looked up again, because a middleware may have passed on another name.
-        method = self._own_methods.get(context.method)
+        method = self._own_method(context.method)
         if method is None:
             method, _ = self._methods.find(context.method, params, self._declared)
         return method(params, context)
@@ -274,3 +278,12 @@ def _raise_error(report: Report) -> None:
     response = report.error_response()
     if isinstance(response, Response) and response.error is not None:
         raise RpcError(response.error.code, response.error.message)
+
+
+_OWN_METHODS: Final[dict[str, Callable[[ServerConnection, dict[str, Any], Context], Any]]] = {
+    "logging/setLevel": ServerConnection._set_level,
+    LISTEN_METHOD: ServerConnection._listen,
+    "resources/subscribe": ServerConnection._subscribe,
+    "resources/unsubscribe": ServerConnection._unsubscribe,
+}
+_validator_of: Final = lru_cache(maxsize=8)(JsonRpcValidator)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from ....codec import Notification, Request
 from ....codec._backend import decoded
 from ....errors import ConnectionLost, StateError
-from ....session import Destination, SessionContext, SessionOptions
+from ....session import Destination, SessionOptions
 from ....session.running import Run
 from ....transports.protocol import Transport
 from ....types import UNSET, Unset
@@ -98,16 +98,12 @@ class FrontSession(McpSession, ClientConnection):
         transport: Transport,
         options: SessionOptions,
     ) -> None:
-        super().__init__(transport, self.serve, options)
+        super().__init__(transport, options)
         self._handshake = handshake
         self._subscriptions = ClientSubscriptions(capabilities)
         # Changes that the client has not been notified of yet: each with its notification and its subject, in order.
         self._changes: dict[tuple[str, str], None] = {}
         self.log_level: str = DEFAULT_LOG_LEVEL
-
-    def serve(self, params: Any, context: SessionContext) -> Any:
-        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
-        raise NotImplementedError
 
     async def finish(self, run: Run, destination: Destination) -> None:
         self._engine.inbox.keep(run, destination)

@@ -1,0 +1,131 @@
+"""What a connection costs, counted: bytes, objects and attributes. `python -m benchmarks.connections` has the table."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast.session import Session, serving
+from jsonrpc_fast.transports import TcpServer, UnixServer
+from jsonrpc_fast.transports.websocket import WebSocketServer
+
+from ..support import memory
+from ..support.waiting import eventually
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":3}\n'
+MASKED = b"\x81" + bytes([0x80 | len(REQUEST)]) + b"\0\0\0\0" + REQUEST
+"""The request as a frame of a WebSocket, with a mask that changes nothing."""
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+MOST_BYTES = 8400
+"""What the package may allocate for an idle session."""
+
+
+class Client:
+    """A client of few objects, which has called once."""
+
+    def __init__(self, kind: str, address: Any) -> None:
+        self._kind = kind
+        self._address = address
+
+    async def __aenter__(self) -> None:
+        if self._kind == "unix":
+            reader, self._writer = await asyncio.open_unix_connection(self._address)
+        else:
+            reader, self._writer = await asyncio.open_connection(*self._address)
+        if self._kind == "websocket":
+            self._writer.write(HANDSHAKE)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+            self._writer.write(MASKED)
+            assert (await reader.readexactly(len(RESPONSE) + 1))[2:] == RESPONSE[:-1]
+        else:
+            self._writer.write(REQUEST + b"\n")
+            assert await reader.readline() == RESPONSE
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def served(kind: str, folder: Path) -> AsyncIterator[tuple[Any, Any]]:
+    """Start a server of sessions. Yield it with its address."""
+    serve: Any = serving({"add": lambda a, b: a + b})
+    server: Any
+    if kind == "unix":
+        server = UnixServer(serve, folder / "socket")
+    else:
+        server = (TcpServer if kind == "tcp" else WebSocketServer)(serve, "127.0.0.1", 0)
+    await server.start()
+    try:
+        yield server, str(folder / "socket") if kind == "unix" else server.address
+    finally:
+        await server.close()
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix", "websocket"])
+async def test_a_connection_that_ends_leaves_no_cycle(kind: str, tmp_path: Path) -> None:
+    async with served(kind, tmp_path) as (server, address):
+
+        async def run(times: int) -> None:
+            for _ in range(times):
+                async with Client(kind, address):
+                    pass
+            await eventually(lambda: not server.connections)
+            await asyncio.sleep(0)
+
+        await run(3)
+        memory.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await run(10)
+            gc.collect()
+            found = {type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("jsonrpc_fast")}
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+    assert found == set()
+
+
+async def test_an_idle_session_is_small(tmp_path: Path) -> None:
+    async with served("unix", tmp_path) as (_, address), AsyncExitStack() as stack:
+        for _ in range(4):
+            await stack.enter_async_context(Client("unix", address))
+        memory.collect()
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                await stack.enter_async_context(Client("unix", address))
+            package = str(Path(jsonrpc_fast.__file__).parent / "*")
+            ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, package)])
+        finally:
+            tracemalloc.stop()
+    # Without what asyncio allocates for both ends.
+    assert sum(trace.size for trace in ours.traces) / 20 < MOST_BYTES
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix", "websocket"])
+async def test_no_object_of_a_conversation_has_keys_of_its_own(kind: str, tmp_path: Path) -> None:
+    """CPython shares the keys of the instances of a class up to 30 attributes; beyond, each takes 1.5 KB."""
+    async with served(kind, tmp_path) as (server, address), Client(kind, address):
+        (connection,) = server._connections
+        session = connection.onclose.__self__
+        assert isinstance(session, Session)
+        parts = (connection, connection.channel, connection.socket, session, session._driver, session._engine)
+        sizes = {type(part).__name__: len(vars(part)) for part in (*parts, session._engine.inbox)}
+    assert max(sizes.values()) <= 30, sizes
