@@ -130,7 +130,11 @@ class LoopDriver(Driver):
     def soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self.loop.call_soon(self._turn)
+            if self.engine is not None and self.engine.inbox.reading.is_in_batch:
+                # As in `Delivery.update`: first, the loop serves the sockets that have become readable meanwhile.
+                self.loop.call_soon(self.loop.call_soon, self._turn)
+            else:
+                self.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False

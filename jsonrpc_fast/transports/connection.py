@@ -17,7 +17,8 @@ Received data:
   - Messages are delivered while the connection runs. Nothing is delivered while reading is paused. Bytes, and the end
     of the stream, that arrive then or before `start` are kept.
   - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog, which is decoded and delivered in the next
-    turns, in order, before more is read.
+    turns, in order, before more is read. Connections that have one share the time: ten peers that flood delay the
+    others no longer than one.
   - `onread`, if set, gets the decoded messages before each delivery, about AHEAD_ITEMS at most. For this, reading
     continues while fewer are undelivered and no data is undecoded.
   - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and more than
@@ -41,6 +42,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -486,6 +488,15 @@ class Connection(Transport):
         asyncio.get_running_loop().call_exception_handler(context)
 
 
+class _Turns(threading.local):
+    """The deliveries of each thread that the loop is about to continue: they share a turn."""
+
+    due: int = 0
+
+
+_turns: Final = _Turns()
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """The receiving half of a connection.
@@ -560,7 +571,13 @@ class Delivery:
             self._may_deliver = not self._is_paused and not is_blocked
         if self._may_deliver and (self._has_backlog or self._has_ended) and not self._is_delivery_due:
             self._is_delivery_due = True
-            self._loop.call_soon(self._deliver_backlog)
+            _turns.due += 1
+            if self._has_backlog:
+                # Two turns later: what is scheduled now runs before the loop serves the sockets that have become
+                # readable meanwhile.
+                self._loop.call_soon(self._loop.call_soon, self._deliver_backlog)
+            else:
+                self._loop.call_soon(self._deliver_backlog)
         if self._loss is None and not self._has_ended:
             reads = self._may_deliver and (not self._has_backlog or self._may_read_ahead())
             if self.is_reading is not reads:
@@ -663,7 +680,7 @@ class Delivery:
         """Deliver the backlog. The rest is left to the next turn when this takes too long."""
         self._outbox.begin_turn()
         try:
-            end = self._time() + TURN_SECONDS
+            end = self._time() + TURN_SECONDS / (1 + _turns.due)
             while self._may_deliver:
                 items, self._undelivered = self._undelivered, []
                 items = items or self._next_items()
@@ -746,6 +763,7 @@ class Delivery:
     def _deliver_backlog(self) -> None:
         """Deliver the backlog for one turn, then handle the end of the stream or of the channel."""
         self._is_delivery_due = False
+        _turns.due -= 1
         if not self._may_deliver:
             return
         if self._has_backlog:

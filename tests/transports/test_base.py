@@ -746,7 +746,7 @@ async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: py
     await other.wait_closed()
 
 
-async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_turn_delivers_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     other.channel_events.received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
@@ -754,7 +754,7 @@ async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.Monkey
     while len(ends.events) < 10:
         await asyncio.sleep(0)
         counts.append(len(ends.events))
-    assert counts == list(range(1, 11))
+    assert sorted(set(counts)) == list(range(1, 11))
     await one.close()
     await other.wait_closed()
 
