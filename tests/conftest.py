@@ -43,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--without-impl", action="store_true", help="leave out the tests that run on both backends whichever is chosen"
     )
     parser.addoption("--ci", action="store_true", help="also run the tests marked as ci or lint, as .ci/run does")
+    parser.addoption("--any-cost", action="store_true", help="do not fail tests that cost more than their tier allows")
     parser.addoption("--slow", action="store_true", help="also run the tests marked as slow")
     parser.addoption("--all-loops", action="store_true", help="run the tests of drivers on each event loop")
     parser.addoption("--row", help="check that row of a table alone")

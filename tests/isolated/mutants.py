@@ -91,6 +91,7 @@ OPTIONS: Final = (
     "no:xdist",
     "--timeout=120",
     "--ci",
+    "--any-cost",
 )
 Place = tuple[int, int]
 """A line and a column."""

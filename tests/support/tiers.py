@@ -52,7 +52,7 @@ def tier_of(item: pytest.Item) -> str:
 def is_measured(config: pytest.Config) -> bool:
     """Return whether costs mean something: not under a tracer, nor with more examples than a usual run tries."""
     is_slowed = sys.gettrace() is not None or "LD_PRELOAD" in os.environ or "COVERAGE_PROCESS_START" in os.environ
-    is_deeper = settings.default.max_examples > 100 or config.getoption("all_loops")
+    is_deeper = settings.default.max_examples > 100 or config.getoption("all_loops") or config.getoption("any_cost")
     return sys.implementation.name == "cpython" and not (is_slowed or is_deeper)
 
 
