@@ -552,7 +552,7 @@ def _duration(default: float, text: str) -> dict[str, Any]:
 def _framing(default: str | None) -> dict[str, Any]:
     kinds = "; ".join([f"{name}, {row.help}" for name, row in TABLE.items()])
     text = f"how messages are separated: {kinds} (default: {default or 'newline'})"
-    return {"choices": FRAMINGS, "default": default, "help": text}
+    return {"choices": FRAMINGS, "default": default, "metavar": "NAME", "help": text}
 
 
 _CALLING: Final = ("call", "list", "stubs", "replay")

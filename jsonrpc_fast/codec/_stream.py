@@ -55,8 +55,8 @@ class StreamDecoder(Generic[M]):
 
     Args:
         framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
-            events; "concatenated": JSON values in any spacing; "etx", "nul": each message ends in byte 3, or 0; "auto":
-            "newline" or "content-length", detected from the first bytes.
+            events; "concatenated": JSON values in any spacing; "json-seq": RFC 7464; "etx", "nul": each message ends in
+            byte 3, or 0; "auto": "newline" or "content-length", detected from the first bytes.
         profile: The rules.
         limits: The bounds; None for those of the profile.
         raw: Leave payloads as `Raw`.

@@ -10,6 +10,9 @@ Rules:
     continues at the next line that begins with an opening bracket, because a message may begin only there, not in the
     payload of the malformed value.
   - A value that lacks a closing bracket extends over the following ones, up to the limit.
+
+The framing "json-seq" (RFC 7464) has the byte RS, 0x1E, before each value and a line feed after it. It is read by the
+same rules, except that RS is space between values, ends a value that is cut off, and alone ends a malformed one.
 """
 
 from __future__ import annotations
@@ -31,7 +34,13 @@ _find_line = re.compile(rb"\n(?=[{\[])").search
 # `re` stores each repetition of a group, so their number is bounded.
 _skip_strings = re.compile(rb'(?:[^"{}\[\]]*"[^"\\\x00-\x1f]*"){0,1000}').match
 _skip_escapes = re.compile(rb'(?:[^"\\\x00-\x1f]*\\[^\x00-\x1f]){0,1000}').match
-_QUOTE, _BACKSLASH, _LINE_FEED = b'"\\\n'
+# The same, where RS begins a value.
+_skip_space_and_marks = re.compile(rb"[ \t\r\n\x1e]*").match
+_find_structure_or_mark = re.compile(rb'["{}\[\]\x1e]').search
+_find_end_of_other_or_mark = re.compile(rb"[\n{\[\x1e]").search
+_skip_strings_before_mark = re.compile(rb'(?:[^"{}\[\]\x1e]*"[^"\\\x00-\x1f]*"){0,1000}').match
+_find_mark = re.compile(rb"(?=\x1e)").search
+_QUOTE, _BACKSLASH, _LINE_FEED, _MARK = b'"\\\n\x1e'
 _OPENING: Final = b"{["
 
 
@@ -50,13 +59,29 @@ class ConcatenatedFrames:
     """Split a stream into JSON values. Any chunking gives the same frames, in linear time.
 
     It holds at most one value of `limit` bytes and the last chunk.
+
+    Args:
+        limit: The maximum size of a value, in bytes.
+        has_marks: RS begins each value.
     """
 
-    __slots__ = ("_at_start", "_begins_line", "_buffer", "_depth", "_dropping", "_limit", "_offset", "_place", "_start")
+    __slots__ = (
+        "_at_start",
+        "_begins_line",
+        "_buffer",
+        "_depth",
+        "_dropping",
+        "_has_marks",
+        "_limit",
+        "_offset",
+        "_place",
+        "_start",
+    )
     ended: Final = False  # no fault ends the stream
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, has_marks: bool = False) -> None:
         self._limit = limit
+        self._has_marks = has_marks
         self._at_start = True  # a byte order mark may follow, and the buffer may hold a part of it
         self._place = _Place.BETWEEN
         self._depth = 0  # open brackets
@@ -113,7 +138,8 @@ class ConcatenatedFrames:
         if self._place is _Place.LOST:
             return self._find_line(chunk, at)
         if self._place is _Place.BETWEEN:
-            begin = _skip_space(chunk, at).end()  # type: ignore[union-attr]
+            skip = _skip_space_and_marks if self._has_marks else _skip_space
+            begin = skip(chunk, at).end()  # type: ignore[union-attr]
             if begin == len(chunk):
                 return begin
             self._start = self._offset + begin - at
@@ -126,7 +152,7 @@ class ConcatenatedFrames:
     def _read_frame(self, chunk: bytes, begin: int, at: int, frames: list[Frame]) -> int:
         """Read the frame that begins, or continues, at `begin`, from `at` on."""
         if self._place is _Place.OTHER:
-            found = _find_end_of_other(chunk, at)
+            found = (_find_end_of_other_or_mark if self._has_marks else _find_end_of_other)(chunk, at)
             # The bracket or the line feed that ends the text begins the next frame.
             end = len(chunk) if found is None else found.start()
             has_ended = found is not None
@@ -145,17 +171,23 @@ class ConcatenatedFrames:
 
     def _find_end(self, chunk: bytes, at: int) -> int:
         """Return where the value that continues at `at` ends, or the end of the chunk. Set the place there."""
+        has_marks = self._has_marks
+        skip_strings = _skip_strings_before_mark if has_marks else _skip_strings
+        find_structure = _find_structure_or_mark if has_marks else _find_structure
         while at < len(chunk):
             if self._place is _Place.VALUE:
                 # Whole strings without escapes are skipped in C; brackets and other strings are read one by one.
-                at = _skip_strings(chunk, at).end()  # type: ignore[union-attr]
-                found = _find_structure(chunk, at)
+                at = skip_strings(chunk, at).end()  # type: ignore[union-attr]
+                found = find_structure(chunk, at)
                 if found is None:
                     return len(chunk)
                 at = found.end()
                 byte = chunk[at - 1]
                 if byte == _QUOTE:
                     self._place = _Place.STRING
+                elif byte == _MARK:
+                    self._place = _Place.BETWEEN
+                    return at - 1
                 elif byte in _OPENING:
                     self._depth += 1
                 else:
@@ -181,6 +213,9 @@ class ConcatenatedFrames:
                         return at
                 elif byte == _BACKSLASH:
                     self._place = _Place.ESCAPE
+                elif byte == _MARK and has_marks:
+                    self._place = _Place.BETWEEN
+                    return at - 1
                 else:
                     self._place = _Place.LOST
                     self._begins_line = byte == _LINE_FEED
@@ -188,7 +223,13 @@ class ConcatenatedFrames:
         return at
 
     def _find_line(self, chunk: bytes, at: int) -> int:
-        """Drop the rest of a malformed value, up to a line that begins with an opening bracket."""
+        """Drop the rest of a malformed value, up to a line that begins with an opening bracket, or up to RS."""
+        if self._has_marks:
+            mark = _find_mark(chunk, at)
+            if mark is None:
+                return len(chunk)
+            self._place = _Place.BETWEEN
+            return mark.start()
         if self._begins_line and chunk[at] in _OPENING:
             self._place = _Place.BETWEEN
             return at

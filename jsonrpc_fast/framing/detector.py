@@ -100,10 +100,10 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
             from .lines import LineFrames
 
             return LineFrames(limit, TABLE[framing].delimiter)
-        case "concatenated":
+        case "concatenated" | "json-seq":
             from .concatenated import ConcatenatedFrames
 
-            return ConcatenatedFrames(limit)
+            return ConcatenatedFrames(limit, framing == "json-seq")
         case _:
             assert_never(framing)
 

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, assert_never, get_args
 
 from ..codes import Hint, ParseErrorCode
 
-StreamFraming = Literal["newline", "content-length", "sse", "concatenated", "etx", "nul"]
+StreamFraming = Literal["newline", "content-length", "sse", "concatenated", "json-seq", "etx", "nul"]
 """The framings of a stream that is known. Type checkers need them written out; `TABLE` has what each of them is."""
 
 Framing = Literal[StreamFraming, "auto"]
@@ -37,6 +37,7 @@ TABLE: Final[dict[Framing, FramingRow]] = {
     "content-length": FramingRow("headers as in LSP", "the messages have Content-Length headers"),
     "sse": FramingRow("server-sent events", "the messages are server-sent events"),
     "concatenated": FramingRow("JSON values in any spacing", "a message takes several lines"),
+    "json-seq": FramingRow("byte 30 before each message (RFC 7464)", "byte 30 begins each message"),
     "etx": FramingRow("each message ends in byte 3, as with Klipper", "the messages end in byte 3", b"\x03"),
     "nul": FramingRow("each message ends in byte 0", "the messages end in byte 0", b"\0"),
     "auto": FramingRow("newline or content-length, whichever the stream begins with"),
@@ -122,6 +123,9 @@ def frame(
             if delimiter in payload:
                 raise ValueError("payload must not contain the byte that ends a message")
             return payload + delimiter
+        case "json-seq":
+            # One line, as for "newline": a reader that is as lenient as this one would take two lines for two values.
+            return b"\x1e" + frame(payload, "newline")
         case _:
             assert_never(framing)
 

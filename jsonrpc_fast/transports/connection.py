@@ -894,7 +894,7 @@ class Outbox:
             # Under a framing that does not mark the end, several lines would be several messages. With "auto", the
             # framing may not be known yet.
             match framing:
-                case "content-length" | "sse" | "etx" | "nul":
+                case "content-length" | "sse" | "json-seq" | "etx" | "nul":
                     text = frame(text, framing)
                 case "newline" | "concatenated" | "auto":
                     text = frame(text, "newline")

@@ -14,6 +14,7 @@ import jsonrpc_fast
 from jsonrpc_fast import BACKEND, PRESETS
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec._json import ORJSON_FAULT, ORJSON_VERSION
+from jsonrpc_fast.framing import FRAMINGS
 
 from ..support.command_line import SECONDS, environment, posix, run
 from ..support.tables import rows
@@ -166,7 +167,7 @@ exit status:
   130  interrupted
   141  the reader of the output closed it
 """
-RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,concatenated,etx,nul,auto}"]
+RULES = ["--profile NAME", *PRESETS, "--framing NAME", *FRAMINGS]
 
 
 @rows(

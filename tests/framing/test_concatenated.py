@@ -278,3 +278,41 @@ def test_go_ethereum_scripts(impl: ModuleType, corpora: Path) -> None:
         decoder = impl.Decoder("concatenated")
         found = decoder.feed(data[:777]) + decoder.feed(data[777:]) + decoder.close()
         assert [describe(item) for item in found] == expected
+
+
+class TestSequences:
+    """The framing "json-seq" (RFC 7464)."""
+
+    def frames(self, chunks: list[bytes], limit: int = 100) -> list[Frame]:
+        splitter = ConcatenatedFrames(limit, has_marks=True)
+        found = [each for chunk in chunks for each in splitter.feed(chunk)]
+        return found + splitter.close()
+
+    @rows(
+        ("data", "texts"),
+        [
+            (b"\x1e{}\n\x1e[1]\n", [b"{}", b"[1]"]),
+            (b'\x1e{\n"a":1\n}\n', [b'{\n"a":1\n}']),
+            (b"\x1e\x1e \x1e{}", [b"{}"]),
+            (b"{}\n[]", [b"{}", b"[]"]),  # without the byte
+            (b'\x1e{"a":\n\x1e{}\n', [b'{"a":\n', b"{}"]),  # cut off
+            (b'\x1e{"a\x1e{}\n', [b'{"a', b"{}"]),
+            (b'\x1e{"a\\\x1e{}\n', [b'{"a\\', b"{}"]),
+            (b'\x1e"a\n{}\n\x1e{}', [b'"a\n', b"{}"]),  # malformed: up to the next byte, not to the next line
+            (b"\x1eabc \x1e{}", [b"abc", b"{}"]),
+            (b"\x1e1\n\x1e2\n", [b"1", b"2"]),
+        ],
+    )
+    def test_texts(self, data: bytes, texts: list[bytes]) -> None:
+        assert [found.text for found in self.frames([data])] == texts
+        assert self.frames(bytewise(data)) == self.frames([data])
+
+    @given(
+        pieces=st.lists(st.sampled_from([b"\x1e", b"{", b"}", b'"', b"a", b"\n", b"\\", b"[", b"]", b" ", b"{}"])),
+        sizes=st.lists(st.integers(1, 8), max_size=40),
+        limit=st.integers(1, 9),
+    )
+    def test_any_chunking(self, pieces: list[bytes], sizes: list[int], limit: int) -> None:
+        data = b"".join(pieces)
+        expected = self.frames([data], limit)
+        assert self.frames(cut(data, sizes), limit) == self.frames(bytewise(data), limit) == expected

@@ -348,6 +348,9 @@ def framed(rng: random.Random, text: bytes, framing: Framing) -> bytes:
         text = text.ljust(400)
     if framing == "newline" or rng.random() < 0.1:
         return text + rng.choice((b"\n", b"\n", b"\r\n", b""))
+    if framing == "json-seq":
+        mark = rng.choice((b"\x1e", b"\x1e", b"\x1e", b"\x1e\x1e", b"", b"\n\x1e"))
+        return mark + text[: rng.choice((None, None, None, None, -1, 5))] + rng.choice((b"\n", b"\n", b"", b"x\n"))
     if framing == "concatenated":
         return text + rng.choice((b"", b"", b"\n", b" \r\n", b'"', b"{", b"x\n"))
     if framing == "sse":

@@ -281,6 +281,7 @@ async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
         ("newline", None),
         ("auto", None),
         ("concatenated", None),
+        ("json-seq", None),
         ("content-length", [ParseErrorCode.MALFORMED_JSON]),
         ("sse", [ParseErrorCode.MALFORMED_JSON]),
         ("etx", [ParseErrorCode.MALFORMED_JSON]),

@@ -1,4 +1,4 @@
-"""The framing "concatenated", split and decoded in one loop. `framing/concatenated.py` has the rules."""
+"""The framings "concatenated" and "json-seq", split and decoded in one loop. `framing/concatenated.py` has the rules."""
 
 
 cdef enum Place:
@@ -11,6 +11,10 @@ cdef enum Place:
     LOST
 
 
+cdef enum:
+    MARK = 0x1E  # RS
+
+
 @cython.final
 cdef class ConcatenatedReader(Reader):
     """Split a stream into values and decode them in place. Only a value that continues in the next chunk is copied."""
@@ -18,6 +22,7 @@ cdef class ConcatenatedReader(Reader):
     cdef Place place
     cdef Py_ssize_t depth  # open brackets
     cdef bint begins_line  # while lost: the last byte was a line feed
+    cdef bint has_marks  # RS begins each value
     cdef const uint8_t* stop  # the end of the text that `split` reads; valid only during that call
 
     def rest(self):
@@ -42,6 +47,8 @@ cdef class ConcatenatedReader(Reader):
                 continue
             if self.place == BETWEEN:
                 begin = past_space(begin, end)
+                while self.has_marks and begin < end and begin[0] == MARK:
+                    begin = past_space(begin + 1, end)
                 self.next = begin
                 if begin == end:
                     break
@@ -85,12 +92,17 @@ cdef class ConcatenatedReader(Reader):
         cdef uint8_t byte
         if place == IN_OTHER:
             while at < end and at[0] != c"\n" and at[0] != c"{" and at[0] != c"[":
+                if at[0] == MARK and self.has_marks:
+                    break
                 at += 1
             if at < end:
                 self.place = BETWEEN
             return at
         while at < end:
             byte = at[0]
+            if byte == MARK and self.has_marks:
+                place = BETWEEN
+                break
             if place == IN_STRING:
                 at += 1
                 if byte == c'"':
@@ -124,7 +136,13 @@ cdef class ConcatenatedReader(Reader):
         return at
 
     cdef const uint8_t* find_line(self, const uint8_t* at, const uint8_t* end) noexcept:
-        """The next line that begins with an opening bracket, or `end`."""
+        """The next line that begins with an opening bracket, or the next RS, or `end`."""
+        if self.has_marks:
+            while at < end and at[0] != MARK:
+                at += 1
+            if at < end:
+                self.place = BETWEEN
+            return at
         while at < end:
             if self.begins_line and (at[0] == c"{" or at[0] == c"["):
                 self.place = BETWEEN

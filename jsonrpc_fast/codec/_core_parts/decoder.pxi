@@ -18,6 +18,7 @@ READERS = {
     "content-length": BodyReader,
     "sse": EventReader,
     "concatenated": ConcatenatedReader,
+    "json-seq": ConcatenatedReader,
     "etx": LineReader,
     "nul": LineReader,
 }
@@ -71,6 +72,8 @@ class Decoder(StreamDecoder[_M]):
         self._frames = READERS[framing](self._profile, self._raw)
         if type(self._frames) is BodyReader:
             (<BodyReader>self._frames).resync = self._resync
+        elif framing == "json-seq":
+            (<ConcatenatedReader>self._frames).has_marks = True
         elif type(self._frames) is LineReader and framing != "newline":
             (<LineReader>self._frames).delimiter = TABLE[framing].delimiter[0]
             (<LineReader>self._frames).gives_hints = False
