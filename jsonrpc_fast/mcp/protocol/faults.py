@@ -9,6 +9,8 @@ Rules:
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +29,7 @@ _MAX_ALTERNATIVES: Final = 8
 _MAX_ERRORS: Final = 40
 """Maximum number of errors that are read for one alternative."""
 _MAX_REASONS: Final = 3
+_MAX_UNKNOWN: Final = 50
 """Maximum number of faults that are listed for one of several alternatives."""
 
 # With the value masked, the messages of these keywords show only the schema.
@@ -112,9 +115,21 @@ def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> st
         return f"has a member whose name {_message(error.kind.as_dict()['error'], schema)}"
     if "additionalProperties" in error.schema_path[-1:]:
         parent = _part(schema, error.schema_path[:-1])
-        names = [] if parent is None else [_text(name) for name in parent.get("properties", ())]
-        return f"has an unknown member; known are {', '.join(names)}" if names else "must not have members"
+        known = [] if parent is None else [*parent.get("properties", ())]
+        if not known:
+            return "must not have members"
+        meant = _closest(error.kind.as_dict().get("unexpected", ()), known)
+        hint = "" if meant is None else f", did you mean {_text(meant)}?"
+        return f"has an unknown member{hint}; known are {', '.join(map(_text, known))}"
     return "is not allowed" if keyword == "falseSchema" else f"does not match {keyword}"
+
+
+def _closest(unknown: Iterable[str], known: list[str]) -> str | None:
+    """Return the known name that is most like one of these, which are not shown; None if none is."""
+    for name in itertools.islice(unknown, _MAX_UNKNOWN):
+        if found := difflib.get_close_matches(name[:_MAX_UNKNOWN], known[:_MAX_UNKNOWN], n=1):
+            return found[0]
+    return None
 
 
 def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> list[SchemaFault]:

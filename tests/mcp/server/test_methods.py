@@ -500,8 +500,8 @@ async def test_the_variables_of_a_template_are_parameters() -> None:
             return text
 
         assert await read("repo://ann/a/b%20c.py") == "ann ['a', 'b c.py'] main 1"
-        assert await read("repo://ann/a?depth=2&ref=old") == "ann ['a'] old 2"
-        for uri in ("repo://ann", "repo://ann/a?depth=deep", "repo://ann/a?other=1", "repo://ann/a/../b"):
+        assert await read("repo://ann/a?depth=2&ref=old&other=1") == "ann ['a'] old 2"
+        for uri in ("repo://ann", "repo://ann/a?depth=deep", "repo://ann/a/../b"):
             assert (await client.error("resources/read", {"uri": uri}))[0] == -32002
         [template] = (await client.result("resources/templates/list"))["resourceTemplates"]
         assert template["uriTemplate"] == "repo://{owner}{/path*}{?ref,depth}"

@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from ...._pointers import parts_of
 from ....handlers.params.problems import Misfit
 from ....handlers.params.types import ValueType, type_of
 from ....handlers.schemas import value_schema
+from ...protocol.faults import SchemaFault
 from ...protocol.schemas import Schema
+from .blocks import ToolError
 
 T = TypeVar("T")
 
@@ -38,6 +41,23 @@ class Elicited(Generic[T]):
 
     action: Action
     content: T | None = None
+
+
+class InvalidInput(ToolError, ValueError):
+    """The client's response to a form is invalid. A tool that does not catch it fails with the text, which says why."""
+
+
+def without_unset(members: dict[str, Any], faults: list[SchemaFault], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members without those that hosts send for what is not set, `""` and null, where a schema refuses them.
+
+    Args:
+        members: The members of an object.
+        faults: Their faults.
+        schema: The schema of the object. Its required members are kept.
+    """
+    refused = {parts[0] for parts in (parts_of(fault.path) for fault in faults) if len(parts) == 1}
+    unset = {name for name in refused if members.get(name, 0) in ("", None)} - {*schema.get("required", ())}
+    return {name: value for name, value in members.items() if name not in unset} if unset else members
 
 
 class Form:
@@ -65,18 +85,22 @@ class Form:
         """Check the user's input, and convert it to the type of the contents.
 
         Raises:
-            ValueError: It does not match the form.
+            InvalidInput: It does not match the form.
         """
-        if faults := self._schema.faults(content):
+        faults = self._schema.faults(content)
+        if faults and isinstance(content, dict):
+            content = without_unset(content, faults, self.schema)
+            faults = self._schema.faults(content)
+        if faults:
             listed = "; ".join(f"{fault.path or '/'}: {fault.message}" for fault in faults)
-            raise ValueError(f"the content of the form is invalid: {listed}")
+            raise InvalidInput(f"the content of the form is invalid: {listed}")
         if self._type is None:
             return content
         try:
             return self._type.convert(content, strict=True)
         except Misfit:
             pass  # not chained: the text of this error may show the value
-        raise ValueError("the content of the form does not match its type")
+        raise InvalidInput("the content of the form does not match its type")
 
 
 def form_of(type_: Any) -> Form:
@@ -99,11 +123,11 @@ def action_of(result: Mapping[str, Any]) -> Action:
     """Return the action in a client's response.
 
     Raises:
-        ValueError: The response has no valid action.
+        InvalidInput: The response has no valid action.
     """
     action = result.get("action")
     if action not in _ACTIONS:
-        raise ValueError(f"the client's response to elicitation/create is invalid: /action must be one of {_ACTIONS}")
+        raise InvalidInput(f"the client's response to elicitation/create is invalid: /action must be one of {_ACTIONS}")
     return action  # type: ignore[no-any-return]
 
 

@@ -6,6 +6,8 @@ Rules:
   - Models write `"3"` for 3, and `"[1]"` for [1]. If the schema does not accept a string, but accepts the JSON value
     that the string holds, that value replaces it, at any depth, unless the tool is strict. A string that the schema
     accepts stays a string.
+  - Hosts send `""` or null for an optional argument that is not set. Where the schema refuses it, and the argument is
+    not required, it counts as absent, unless the tool is strict.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from ...protocol.schemas import Schema
 from ...protocol.versions import Revision
 from .blocks import ToolResult, has_blocks
 from .contents import listed_blocks, made_blocks
+from .forms import without_unset
 from .outputs import OutputType
 from .sending import sendable, sendable_text, shown_text
 
@@ -77,6 +80,12 @@ class CheckedTool:
         """
         first = faults = self._input.faults(arguments)
         read = arguments
+        if faults and not self._is_strict:
+            read = without_unset(arguments, faults, self.tool.input_schema)
+            if read is not arguments:
+                faults = self._input.faults(read)
+                if not faults:
+                    return read, []
         # Several rounds, because a value that was read from a string may contain such strings itself.
         for _ in range(0 if self._is_strict else _MAX_ROUNDS):
             before = read
