@@ -267,9 +267,9 @@ class TestTable:
         for framing in STREAM_FRAMINGS:
             assert f"decoder-{framing}" in TARGETS
             assert f"decoder-{framing}" in sanitized.TARGETS
-        for framing in FRAMINGS:
-            assert f'"{framing}"' in docstring
-            assert f'`"{framing}"`' in page
+        for name in FRAMINGS:
+            assert f'"{name}"' in docstring
+            assert f'`"{name}"`' in page
 
 
 class TestDelimiters:
@@ -306,7 +306,7 @@ class TestFrameReader:
 
     def test_detection(self) -> None:
         for framing in ("newline", "content-length"):
-            data = frame(b"{}", framing)  # type: ignore[arg-type]
+            data = frame(b"{}", framing)
             reader = FrameReader("auto")
             assert reader.framing == "auto"
             assert [found.text for chunk in bytewise(data) for found in reader.feed(chunk)] == [b"{}"]

@@ -199,7 +199,7 @@ def _make_text(rng: random.Random) -> bytes:
     return head(rng)[:1] + message(rng, _SEEDS)
 
 
-def _make_stream(framing: str, rng: random.Random) -> bytes:
+def _make_stream(framing: Any, rng: random.Random) -> bytes:
     return head(rng) + b"".join(
         [rng.choice(PRINTED) + framed(rng, message(rng, _SEEDS), framing) for _ in range(rng.randrange(1, 5))]
     )
