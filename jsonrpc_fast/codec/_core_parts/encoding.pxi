@@ -186,8 +186,6 @@ cdef char* set_form(
     """
     cdef char* to = output.start + start + 1
     cdef Py_ssize_t size = at - output.start - start - FORM_2_0_SIZE
-    if form == FORM_2_0:
-        return at
     if id is None:
         raise ValueError("a request without jsonrpc must not have the id null, which makes it a notification")
     # JSON-RPC 1.0, sections 1.1 to 1.3: a response has both members, a notification the id null, a call its params.
@@ -224,8 +222,11 @@ def encode_error(id, code, message, data=UNSET, *, profile=JSONRPC, delimited=Tr
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_error(&output, at, id, code, message, data, default_in(rules, default), option)
-        at = set_form(&output, 0, at, rules.form, False, ABSENT, True)
+        if rules.writes_decimals is not None:
+            default = default_in(rules, default)
+        at = write_error(&output, at, id, code, message, data, default, option)
+        if rules.form != FORM_2_0:
+            at = set_form(&output, 0, at, rules.form, False, ABSENT, True)
         return finish(&output, at + <bint>delimited)
     finally:
         close_output(&output)
@@ -479,7 +480,9 @@ cdef bytes call_line(bint is_request, id, method, params, Rules rules, default, 
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_call(&output, at, is_request, id, method, params, default_in(rules, default), option)
+        if rules.writes_decimals is not None:
+            default = default_in(rules, default)
+        at = write_call(&output, at, is_request, id, method, params, default, option)
         if rules.form != FORM_2_0:
             at = set_form(&output, 0, at, rules.form, True, id if is_request else ABSENT, params is not None)
         return finish(&output, at + delimited)
@@ -492,7 +495,9 @@ cdef bytes result_line_with(id, result, Rules rules, default, option, bint delim
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        at = write_result(&output, at, id, result, default_in(rules, default), option)
+        if rules.writes_decimals is not None:
+            default = default_in(rules, default)
+        at = write_result(&output, at, id, result, default, option)
         if rules.form != FORM_2_0:
             at = set_form(&output, 0, at, rules.form, False, ABSENT, False)
         return finish(&output, at + delimited)

@@ -28,6 +28,10 @@ cdef extern from *:
     static int jsonrpc_fast_is_end_wrong(
         const uint8_t *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *)
         __attribute__((noinline, cold));
+    static const uint8_t *jsonrpc_fast_keep_member(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
+        const uint8_t *, const uint8_t *, int, Py_ssize_t, PyObject **) __attribute__((noinline));
+    static PyObject *jsonrpc_fast_message_with_extra(struct jsonrpc_fast_members *) __attribute__((noinline));
     #endif
     """
 
@@ -394,7 +398,7 @@ cdef PyObject* extended(PyObject* payload, PyObject* extra) except NULL:
     return held(with_extra(owned(payload), <object>extra))
 
 
-cdef const uint8_t* keep_member(
+cdef const uint8_t* keep_member "jsonrpc_fast_keep_member"(
     ValueReader* reader,
     const uint8_t* at,
     Rules rules,
@@ -611,17 +615,19 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
     return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, tracked)
 
 
-cdef PyObject* message_with_extra(Members* members) except NULL:
+cdef PyObject* message_with_extra "jsonrpc_fast_message_with_extra"(Members* members) except NULL:
     """The message with these members, some of them unknown."""
-    cdef PyObject* payload = NULL
-    if members.kind != MEMBER_ERROR:
-        payload = moved(&members.payload)
-    payload = extended(payload if payload != NULL else held(None), members.extra)
-    if members.method == NULL:
-        return new_object(RESPONSES, moved(&members.id), payload, moved(&members.payload), True)
-    if members.id == NULL:
-        return new_object(NOTIFICATIONS, moved(&members.method), payload, NULL, True)
-    return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, True)
+    id = None if members.id == NULL else <object>members.id
+    payload = None if members.payload == NULL else <object>members.payload
+    extra = <object>members.extra
+    if members.method != NULL:
+        method = <object>members.method
+        if members.id == NULL:
+            return held(make_object(NOTIFICATIONS, method, with_extra(payload, extra), None))
+        return held(make_object(REQUESTS, id, method, with_extra(payload, extra)))
+    if members.kind == MEMBER_ERROR:
+        return held(make_object(RESPONSES, id, with_extra(None, extra), payload))
+    return held(make_object(RESPONSES, id, with_extra(payload, extra), None))
 
 
 cdef inline bint is_usual(Members* members, Rules rules) noexcept:

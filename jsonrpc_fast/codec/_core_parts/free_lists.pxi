@@ -271,7 +271,17 @@ cdef inline bint can_be_in_cycle(PyObject* value) noexcept:
     return PyType_IS_GC(type_of(value))
 
 
-cdef inline PyObject* new_object(
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    /* Inlined wherever a message is made: a call of it costs a tenth of the smallest message. */
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_new_object(
+        int, PyObject *, PyObject *, PyObject *, int);
+    #endif
+    """
+
+
+cdef inline PyObject* new_object "jsonrpc_fast_new_object"(
     int kept, PyObject* first, PyObject* second, PyObject* third, bint tracked
 ) noexcept:
     """An object that takes over the references to its fields; NULL with an exception if there is no memory. third: NULL
