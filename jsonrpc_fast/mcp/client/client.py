@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from typing import Any, Final, Self, Unpack
@@ -31,7 +32,7 @@ from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._version import __version__
 from ...codec._backend import decoded
 from ...codes import McpErrorCode
-from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers import is_awaitable
 from ...handlers.failures import on_failure
 from ...session import TIMEOUT_SECONDS, SessionOptions
@@ -40,7 +41,15 @@ from ...transports.protocol import Transport, check_transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
-from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_CAPABILITY, UNKNOWN_LEVEL
+from ..protocol.meta import (
+    LISTEN_METHOD,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    RESOURCES_FILTER,
+    TASKS_CAPABILITY,
+    UNKNOWN_LEVEL,
+    changes_filter,
+)
 from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
@@ -299,9 +308,8 @@ class Client:
     ) -> dict[str, Any]:
         """Send any request and return its result.
 
-        Use it for requests without their own method, for a single page of a list (`call("tools/list", {"cursor": …})`)
-        and, in 2026-07-28, for a subscription: `call("subscriptions/listen", {"notifications": {…}}, timeout=None)`, in
-        a task. Its notifications go to `on_notification` until the task is cancelled.
+        Use it for requests without their own method and for a single page of a list:
+        `call("tools/list", {"cursor": …})`. Subscriptions have `listen`.
 
         Args:
             method: The method of the request.
@@ -537,6 +545,54 @@ class Client:
         if context is not None:
             params["context"] = {"arguments": dict(context)}
         return check_completion(await self.call("completion/complete", params, **options))
+
+    @asynccontextmanager
+    async def listen(self, *uris: str, timeout: float | Unset | None = UNSET) -> AsyncIterator[None]:
+        """Subscribe to resources, and to the changes of lists, inside `async with`, in every revision.
+
+            async with client.listen("notes://today"):
+                ...  # `on_notification` gets notifications/resources/updated and notifications/tools/list_changed
+
+        Up to 2025-11-25 a server announces the changes of its lists to every client.
+
+        Args:
+            uris: The URIs of the resources.
+            timeout: As in `call`, for each request.
+        """
+        for uri in uris:
+            if faults := uri_faults(uri):
+                raise ValueError("; ".join(faults))
+        if not self.server.revision.is_modern:
+            begun: list[str] = []
+            try:
+                for uri in uris:
+                    await self.call("resources/subscribe", {"uri": uri}, timeout=timeout)
+                    begun.append(uri)
+                yield
+            finally:
+                # A server that is gone, or too slow, has nothing to end.
+                with suppress(RpcError, CallTimeout, ConnectionLost, StateError):
+                    for uri in begun:
+                        await self.call("resources/unsubscribe", {"uri": uri}, timeout=timeout)
+            return
+        session = self.session
+        session.acknowledged.clear()
+        wanted = {**changes_filter(self.server.capabilities), **({RESOURCES_FILTER: [*uris]} if uris else {})}
+        stream = asyncio.ensure_future(self.call(LISTEN_METHOD, {"notifications": wanted}, timeout=None))
+        acknowledged = asyncio.ensure_future(session.acknowledged.wait())
+        deadline = self._deadline(timeout)
+        try:
+            seconds = None if deadline == inf else seconds_left(deadline)
+            await asyncio.wait([stream, acknowledged], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if stream.done():
+                stream.result()  # raises why it is refused
+            elif not acknowledged.done():
+                raise CallTimeout("the server did not acknowledge the subscription in time")
+            yield
+        finally:
+            acknowledged.cancel()
+            stream.cancel()
+            await asyncio.gather(stream, acknowledged, return_exceptions=True)
 
     async def set_level(self, level: str, *, timeout: float | Unset | None = UNSET) -> None:
         """Set the minimum level of the server's log messages.

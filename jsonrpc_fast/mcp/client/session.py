@@ -63,6 +63,9 @@ class ClientSession(McpSession):
         handlers: Functions by method, for requests and notifications.
         on_notification: Called with the method and the params of other notifications.
         options: Options of `Session`.
+
+    Attributes:
+        acknowledged: Set when the server has acknowledged a subscription (2026-07-28).
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class ClientSession(McpSession):
             is_notification = method.startswith("notifications/")
             (self._notification_handlers if is_notification else self._request_handlers)[method] = function
         self._on_notification = on_notification
+        self.acknowledged: asyncio.Event = asyncio.Event()
 
     def report(self, error: BaseException) -> None:
         """Report an exception of one of the caller's functions."""
@@ -146,6 +150,8 @@ class ClientSession(McpSession):
         if not isinstance(params, dict):
             raise invalid_params("params must be an object")
         if context.is_notification:
+            if context.method == "notifications/subscriptions/acknowledged":
+                self.acknowledged.set()
             handler = self._notification_handlers.get(context.method)
             if handler is not None:
                 return handler(params)

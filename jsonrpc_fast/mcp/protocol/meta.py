@@ -37,6 +37,7 @@ INPUT_REQUESTS: Final = {
 """The requests by which a server asks its client, and the capability that each needs."""
 
 LISTEN_METHOD: Final = "subscriptions/listen"
+RESOURCES_FILTER: Final = "resourceSubscriptions"
 """The request that opens a subscription (2026-07-28). Its response ends the subscription."""
 
 FINAL_STATUSES: Final = frozenset({"cancelled", "completed", "failed"})

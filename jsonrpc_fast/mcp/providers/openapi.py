@@ -124,7 +124,8 @@ class _Operation:
                 schema = next(iter((parameter.get("content") or {"": {}}).values())).get("schema", {})
             if isinstance(description := parameter.get("description"), str):
                 schema = {"description": description, **schema} if "$ref" not in schema else schema
-            self._parameters[name] = parameter
+            is_plain = "schema" in parameter and isinstance(schema, dict)
+            self._parameters[name] = {**parameter, "schema": parts.resolved(schema)} if is_plain else parameter
             properties[name] = schema
             if is_required:
                 required.append(name)
@@ -258,6 +259,12 @@ def _query(name: str, value: Any, parameter: Mapping[str, Any]) -> list[tuple[st
     # With `content`, the value is one JSON text in the query.
     if isinstance(value, dict) and "content" not in parameter:
         is_deep = parameter.get("style") == "deepObject"
+        # In the style `form` the members become parameters of their own: a model could add any, such as a key.
+        schema = parameter.get("schema")
+        declared = schema.get("properties", {}) if isinstance(schema, dict) else {}
+        is_open = isinstance(schema, dict) and schema.get("additionalProperties") not in (None, False)
+        if not is_deep and not is_open and any(key not in declared for key in value):
+            raise ToolError(f"{name} has members that the service does not declare.")
         return [(f"{name}[{key}]" if is_deep else key, _text(each)) for key, each in value.items()]
     return [(name, _text(value))]
 

@@ -13,13 +13,15 @@ import pytest
 
 from jsonrpc_fast import ParseError, ParseErrorCode
 from jsonrpc_fast.errors import CallTimeout, InvalidResponse, RpcError
+from jsonrpc_fast.mcp import connect
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
+from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.profile import JSONRPC
 
 from ...support.mcp_script import INITIALIZED, scripted
 from ...support.session_pairs import Faults
 from ...support.tables import rows
-from ...support.waiting import settle
+from ...support.waiting import eventually, settle
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
@@ -347,3 +349,31 @@ async def test_the_messages_of_a_client_match_the_official_schema(version: str, 
         assert len(script.requests) == 11
         for sent in script.notifications:
             validator("ClientNotification").validate(sent)
+
+
+@pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
+async def test_a_client_listens_to_resources_and_lists(mode: str) -> None:
+    server = Server("notes", "1")
+    server.resource("note://a", name="a")(lambda: "a")
+    server.resource("note://b", name="b")(lambda: "b")
+    server.tool("t")(lambda: "t")
+    told: list[tuple[str, Any]] = []
+
+    def tell(method: str, params: dict[str, Any]) -> None:
+        told.append((method.removeprefix("notifications/"), params.get("uri")))
+
+    async with connect(server, mode=mode, on_notification=tell) as client:
+        async with client.listen("note://a"):
+            server.resource_updated("note://a")
+            server.resource_updated("note://b")
+            server.tool("u")(lambda: "u")
+            await eventually(lambda: ("resources/updated", "note://a") in told)
+            await eventually(lambda: ("tools/list_changed", None) in told)
+        assert ("resources/updated", "note://b") not in told
+        told.clear()
+        server.resource_updated("note://a")
+        await client.ping() if mode == "2025-11-25" else await client.list_tools()
+        assert ("resources/updated", "note://a") not in told
+        with pytest.raises(ValueError, match="not a valid URI"):
+            async with client.listen("no uri"):
+                pass

@@ -304,3 +304,25 @@ def changed(**members: Any) -> dict[str, Any]:
 def test_documents_of_openapi_that_are_refused(document: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Service().server(document)
+
+
+async def test_an_object_in_a_query_has_only_the_members_that_the_service_declares() -> None:
+    service = Service()
+    found = {"a": {"type": "integer"}, "b": {"type": "string"}}
+    parameters = [
+        {"name": "filter", "in": "query", "schema": {"$ref": "#/components/schemas/Filter"}},
+        {"name": "free", "in": "query", "schema": {"type": "object", "additionalProperties": {"type": "string"}}},
+    ]
+    operation = {"operationId": "find", "parameters": parameters, "responses": {}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "paths": {"/find": {"get": operation}},
+        "components": {"schemas": {"Filter": {"type": "object", "properties": found}}},
+    }
+    server = service.server(document, url="https://example.org")
+    async with mcp.connect(server) as client:
+        result = await client.call_tool("find", {"filter": {"a": 1, "api_key": "x"}})
+        assert result["isError"]
+        assert result["content"][0]["text"] == "filter has members that the service does not declare."
+        assert not (await client.call_tool("find", {"filter": {"a": 1}, "free": {"z": "y"}})).get("isError")

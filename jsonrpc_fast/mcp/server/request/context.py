@@ -217,7 +217,7 @@ class Context:
         This does nothing if the client does not know tasks, or if the call already runs as one.
 
         Raises:
-            RpcError: There are too many tasks (-32603).
+            RpcError: There are too many tasks (-32000).
         """
         if self._start is not None:
             start, self._start = self._start, None

@@ -40,6 +40,7 @@ MAX_RESULT_WAITERS: Final = 16
 TASK_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update"})
 _MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"})
 _MAX_ID_CHARACTERS: Final = 256
+_TOO_MANY: Final = -32000  # of the band for implementations: the server has not failed
 _logger: Final = logger_of("mcp")
 
 
@@ -109,7 +110,7 @@ class TaskStore:
 
         Raises:
             RpcError: The client must, or must not, ask for a task (-32601); it lacks the extension (-32021); or there
-                are too many tasks (-32603).
+                are too many tasks (-32000).
         """
         if not self._is_task(support, context):
             return await function()
@@ -238,7 +239,7 @@ class TaskStore:
         owned = sum(task.owner == owner for task in self._tasks.values()) if is_known else 0
         # Refused; no older task is dropped, because its client may still want the result.
         if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many tasks")
+            raise RpcError(_TOO_MANY, "too many tasks")
         wanted = None
         if not context.revision.is_modern:
             options = context.params.get("task")

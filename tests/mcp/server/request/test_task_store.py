@@ -309,7 +309,7 @@ async def test_the_number_of_tasks_is_limited_and_they_are_dropped_in_time() -> 
     tools = Tools(TaskStore(max_tasks=1, ttl_ms=300))
     async with talk(tools, MODERN, CAN_ASK) as client:
         task = await started(client, "wait")
-        assert (await client.error("tools/call", {"name": "wait"}))[:2] == (-32603, "too many tasks")
+        assert (await client.error("tools/call", {"name": "wait"}))[:2] == (-32000, "too many tasks")
         await asyncio.wait_for(tools.cancelled.wait(), 30)
         assert (await client.error("tasks/get", {"taskId": task["taskId"]}))[0] == -32602
         await started(client, "wait")
@@ -441,10 +441,10 @@ async def test_one_client_cannot_take_all_tasks() -> None:
         for _ in range(2):
             await greedy.result("tools/call", {"name": "wait", "task": {}})
         error = await greedy.error("tools/call", {"name": "wait", "task": {}})
-        assert error[:2] == (-32603, "too many tasks")
+        assert error[:2] == (-32000, "too many tasks")
         await other.result("tools/call", {"name": "wait", "task": {}})
     async with talk(tools, MODERN, CAN_ASK) as nobody:  # without a token, clients cannot be told apart
         for _ in range(8):
             await started(nobody, "wait")
-        assert (await nobody.error("tools/call", {"name": "wait"}))[:2] == (-32603, "too many tasks")
+        assert (await nobody.error("tools/call", {"name": "wait"}))[:2] == (-32000, "too many tasks")
     await tools.server.tasks.close()
