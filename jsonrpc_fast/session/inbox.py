@@ -87,6 +87,7 @@ _Held = tuple[Item, int, "Destination | None", "Context | None"]
 # The queues of an inbox in which nothing has waited: most never need more.
 _NOTHING: Final[deque[_Held]] = deque()
 _NO_RUNS: Final[OrderedDict[Run, None]] = OrderedDict()
+_NOBODY: Final[frozenset[Run]] = frozenset()
 
 
 class Inbox:
@@ -150,7 +151,7 @@ class Inbox:
         self.is_draining: bool = False
         self._is_cut_off = False  # all handlers were cancelled, and get no response
         self.dropped_requests: int = 0
-        self._spared: frozenset[Run] = frozenset()  # handlers that close the session
+        self._spared: frozenset[Run] = _NOBODY  # handlers that close the session
 
     @property
     def items(self) -> int:

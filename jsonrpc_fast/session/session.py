@@ -22,6 +22,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
+from types import MethodType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from .._checks import check_seconds
@@ -104,7 +105,7 @@ class Session(Caller):
             self.handlers,
             clock=self._driver.time,
             hooks=checked["hooks"],
-            make_context=partial(SessionContext, self),
+            make_context=MethodType(SessionContext, self),  # like `partial`, at a third of its size
             bounds=bounds_of(checked),
             errors=checked["errors"],
             convention=checked["convention"],
