@@ -137,7 +137,7 @@ def add_functions(end: End) -> None:
 
     @register("nested")
     def nested() -> Any:
-        return {"a": 1 << 70}
+        return {"a": object()}
 
     @register("notify")
     def notify() -> int:

@@ -59,7 +59,6 @@ def refuse_unwritable() -> None:
         (refuse_unwritable, -32603, "Internal error", None, "EncodeError"),
         (divide, -32603, "Internal error", None, "ZeroDivisionError"),
         (object, -32603, "Internal error", None, "EncodeError"),
-        (lambda: 2**70, -32603, "Internal error", None, "EncodeError"),
         (lambda: asyncio.current_task().undefined, -32603, "Internal error", None, "AttributeError"),  # type: ignore[union-attr]
     ],
 )

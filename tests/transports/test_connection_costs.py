@@ -129,3 +129,35 @@ async def test_no_object_of_a_conversation_has_keys_of_its_own(kind: str, tmp_pa
         parts = (connection, connection.channel, connection.socket, session, session._driver, session._engine)
         sizes = {type(part).__name__: len(vars(part)) for part in (*parts, session._engine.inbox)}
     assert max(sizes.values()) <= 30, sizes
+
+
+async def test_a_peer_is_served_before_those_that_flood_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after their next turns: in each of them, each of ten peers is served one request here."""
+    monkeypatch.setattr("jsonrpc_fast.transports.connection.TURN_SECONDS", 0.0)
+    served_requests = 0
+
+    def flood() -> None:
+        nonlocal served_requests
+        served_requests += 1
+
+    serve: Any = serving({"flood": flood, "add": lambda a, b: a + b})
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    writers = []
+    for _ in range(10):
+        _, writer = await asyncio.open_connection(*server.address)
+        writer.write(b'{"jsonrpc":"2.0","id":1,"method":"flood"}\n' * 300)
+        writers.append(writer)
+    reader, writer = await asyncio.open_connection(*server.address)
+    writers.append(writer)
+    await eventually(lambda: served_requests > 50)
+    before = served_requests
+    writer.write(REQUEST + b"\n")
+    assert await reader.readline() == RESPONSE
+    assert served_requests - before <= 20
+    assert served_requests < 3000
+    for each in writers:
+        each.transport.abort()
+    await server.close()
