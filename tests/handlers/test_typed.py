@@ -538,7 +538,7 @@ WIDE = 123456789012345678901234567890
         (Any, "1.50", Decimal("1.50")),
         (Any, "1e2", Decimal("1E+2")),
         (Any, "7", 7),
-        (Any, f"{WIDE}", Decimal(WIDE)),
+        (Any, f"{WIDE}", WIDE),
         (list[Any], "[[1.5]]", [[Decimal("1.5")]]),
         (dict[str, Any], '{"a":1.5}', {"a": Decimal("1.5")}),
         (int, f"{WIDE}", WIDE),
