@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.codec import Notification, ParseError, Request, Response
+from jsonrpc_fast.codec import Notification, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
@@ -514,7 +514,7 @@ async def test_a_malformed_response_on_a_stream_fails_its_call() -> None:
         await reply.event(b'{"jsonrpc":"2.0","id":%d,"result":[]}' % request.id)
 
     async with http_script(modern(answer)) as server, mcp.connect(server.url) as client:
-        with pytest.raises(ParseError):
+        with pytest.raises(InvalidResponse, match="result is not an object"):
             await client.call_tool("add")
 
 
