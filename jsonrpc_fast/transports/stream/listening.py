@@ -6,6 +6,8 @@ Rules:
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
+  - When the process has no more descriptors, asyncio reports that once a second (ACCEPTED_AT_ONCE), and retries.
+    uvloop reports nothing: libuv accepts the waiting connections with a descriptor in reserve, and closes them.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ MAX_BACKLOG: Final = 2**31 - 1
 """What listen(2) takes."""
 BIND_ATTEMPTS: Final = 10
 """How many ports are tried to find one that is free on all addresses of a host."""
+ACCEPTED_AT_ONCE: Final = 1
+"""How many connections asyncio's own loops accept in a turn. They report a failure of accept(2), such as EMFILE, this
+many times a second, although their reason is the same."""
 FIRST_INHERITED: Final = 3
 """The number of the first inherited descriptor (SD_LISTEN_FDS_START)."""
 
@@ -100,26 +105,41 @@ async def listen_on(
     """Listen on a bound socket, or keep listening. It is closed if that fails."""
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(sock.close)
-        options: dict[str, Any] = {}
+        accepted = _backlog_of(loop, backlog)
+        options: dict[str, Any] = {"backlog": accepted}
         if not _is_unix(sock):
-            server = await loop.create_server(factory, sock=sock, backlog=backlog)
+            server = await loop.create_server(factory, sock=sock, **options)
         else:
             if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
                 options["cleanup_socket"] = False  # or asyncio removes the path
-            server = await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
+            server = await loop.create_unix_server(factory, sock=sock, **options)
+        if accepted != backlog:
+            _queue(server, backlog)
         on_failure.pop_all()
     return server
+
+
+def _backlog_of(loop: asyncio.AbstractEventLoop, backlog: int) -> int:
+    """Return the backlog to give to a loop: asyncio's own accept as many connections in a turn as the kernel queues."""
+    return ACCEPTED_AT_ONCE if isinstance(loop, asyncio.SelectorEventLoop) else backlog
+
+
+def _queue(server: asyncio.Server, backlog: int) -> None:
+    """Let the kernel queue connections of a server that listens already."""
+    for listening in server.sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as copy:  # asyncio hides `listen`
+            copy.listen(backlog)
 
 
 async def listen_on_port(
     loop: asyncio.AbstractEventLoop, factory: Factory, host: str | None, port: int, backlog: int, reuse_port: bool
 ) -> asyncio.Server:
     """Listen on one port of all addresses of a host, or of the machine."""
-    wanted = port
+    wanted, accepted = port, _backlog_of(loop, backlog)
     for attempt in range(BIND_ATTEMPTS):
         try:
             server = await loop.create_server(
-                factory, host, port, backlog=backlog, reuse_port=reuse_port or None, start_serving=False
+                factory, host, port, backlog=accepted, reuse_port=reuse_port or None, start_serving=False
             )
         except OSError:
             if port == wanted or attempt == BIND_ATTEMPTS - 1:
@@ -133,6 +153,8 @@ async def listen_on_port(
         server.close()
         port = ports.pop()
     await server.start_serving()
+    if accepted != backlog:
+        _queue(server, backlog)
     return server
 
 

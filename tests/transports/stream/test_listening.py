@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -20,6 +21,7 @@ from jsonrpc_fast.transports import StreamServer, TcpClient, TcpServer, UnixClie
 
 from ...support.tables import rows
 from ...support.transports import inheriting
+from ...support.waiting import eventually
 
 pytestmark = [
     pytest.mark.usefixtures("each_loop", "no_descriptor_left"),
@@ -126,6 +128,33 @@ def listening_on(port: int) -> socket.socket:
                 return sock
             sock.close()
     raise AssertionError("nothing listens there")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+@rows("is_given", [True, False])
+async def test_a_process_without_descriptors_reports_that_once_a_second(is_given: bool) -> None:
+    import resource
+
+    reports: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report["message"]))
+    where: dict[str, Any] = {"sock": bound_port()} if is_given else {"host": "127.0.0.1", "port": 0}
+    server = TcpServer(serve, **where)
+    await server.start()
+    with contextlib.ExitStack() as clients, contextlib.ExitStack() as stack:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(20):  # they wait in the backlog
+            clients.enter_context(socket.create_connection(server.address))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 1, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        stack.close()
+        assert reports == ["socket.accept() out of system resource"]
+        await eventually(lambda: server.connections == 20)
+    await server.close(0, 0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the backlog of a socket is read as on Linux")
