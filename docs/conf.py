@@ -39,6 +39,12 @@ from jsonrpc_fast import __version__
 logger = logging.getLogger(__name__)
 
 INTERNAL = (
+    r"\w+Options",  # the keyword arguments that several signatures share
+    "Application",
+    "LayeredChannel",
+    "MemoryChannel",
+    "SocketChannel",
+    "WebSocketChannel",
     "Backoff",
     "Caller",
     "ChangeListener",
