@@ -44,6 +44,7 @@ _OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 # In a header, one of these would begin another header or the body (RFC 9110, section 5.5).
 _LINE_END: Final = re.compile(rb"[\r\n\0]")
 SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
+_QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')  # RFC 9110, section 5.6.4
 _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")  # ASCII is a subset of UTF-8
 
 
@@ -259,6 +260,9 @@ def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool]
 
 def is_json(content_type: bytes) -> bool:
     """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset is checked."""
+    # Two headers, which servers of WSGI join: a proxy may have read the other value.
+    if b"," in content_type and b"," in _QUOTED.sub(b"", content_type):
+        return False
     essence, *parameters = content_type.split(b";")
     if essence.strip().lower() not in CONTENT_TYPES:
         return False
