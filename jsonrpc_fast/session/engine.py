@@ -370,7 +370,7 @@ class Engine:
         for call in self.calls.expire(now):
             self._settled(call)
             self.send(self._notice(self.calls.cancellation_notice, call, "timeout"), call.destination)
-        if self.inbox.reading.tick(now):
+        if self.inbox.reading.tick(now, len(self.calls) > 0):
             self.give_up(ConnectionLost("the peer reads none of the responses"))
             return
         deadline = min(self.calls.next_deadline(), self.inbox.reading.deadline)

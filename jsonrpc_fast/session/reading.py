@@ -6,7 +6,8 @@ Rules:
   - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and messages without room are
     refused.
   - It does not read while the consumer of a stream (streams.py) is behind, unless this side waits for anything else.
-  - Nothing more is read from a peer that does not read its refusals either. After STALL_SECONDS in which it reads
+  - Nothing more is read from a peer that does not read its refusals either: when there are too many, or when it has
+    read nothing for STALL_SECONDS and this side waits for no response. After STALL_SECONDS more in which it reads
     nothing, the connection ends: two ends that do this to each other would wait forever.
 """
 
@@ -22,7 +23,7 @@ from .driver import Driver
 PAUSE_SECONDS: Final = 0.5
 """Seconds for which reading pauses for a peer that reads nothing."""
 STALL_SECONDS: Final = 30.0
-"""Seconds after which a peer that reads none of too many refusals is given up."""
+"""Seconds after which a peer that reads none of its refusals is no longer read, and then given up."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -47,7 +48,7 @@ class Reading:
 
     _driver: Driver
     _clock: Callable[[], float]
-    _level: int = 0  # of the unwritten bytes, when reading was paused or checked
+    _level: int = 0  # of the unwritten bytes without refusals, when reading was paused or checked
     _seconds: float = PAUSE_SECONDS  # how long the peer may read nothing
     _rests: bool = False  # the last instruction to the driver
     is_paused: bool = False
@@ -84,7 +85,7 @@ class Reading:
 
     def watch(self) -> None:
         """Check in a few seconds whether the peer has read anything."""
-        self._level = self._driver.unwritten_bytes
+        self._level = self._driver.unwritten_bytes - self.refused_bytes
         self.deadline = self._clock() + self._seconds
         self._driver.wake_at(self.deadline)
 
@@ -94,15 +95,30 @@ class Reading:
         self.deadline = inf
         self._seconds = PAUSE_SECONDS
 
-    def tick(self, now: float) -> bool:
-        """Resume reading if the peer has read nothing since reading was paused; return True if it must be given up."""
+    def tick(self, now: float, waits: bool) -> bool:
+        """Resume or stop reading if the peer has read nothing since the last check.
+
+        Args:
+            now: The time, in seconds.
+            waits: Whether this side waits for a response, which must be read.
+
+        Returns:
+            Whether the peer must be given up.
+        """
         if now < self.deadline:
             return False
         self.deadline = inf
-        if self._driver.unwritten_bytes < self._level:
+        if self._driver.unwritten_bytes - self.refused_bytes < self._level:
             self.watch()  # a slow peer, which still reads
+        elif not self.is_paused:
+            if self.refused_bytes and not waits:
+                self.pause(STALL_SECONDS)
+            else:
+                self.watch()
         elif self._seconds == STALL_SECONDS:
             return True
         else:
             self.resume(ignores_bounds=True)
+            self._seconds = STALL_SECONDS
+            self.watch()
         return False

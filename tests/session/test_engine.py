@@ -17,7 +17,7 @@ from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.budget import ResponseBudget
 from jsonrpc_fast.session.calls import Call
 from jsonrpc_fast.session.conventions import McpConvention
-from jsonrpc_fast.session.reading import PAUSE_SECONDS
+from jsonrpc_fast.session.reading import PAUSE_SECONDS, STALL_SECONDS
 from jsonrpc_fast.session.room import Bounds
 
 from ..support.engines import End, Fault, fault_from, receive, request_from
@@ -456,6 +456,41 @@ def test_a_pause_still_has_its_limit_after_the_peer_has_read_a_little() -> None:
     assert not end.is_reading
     end.expire(PAUSE_SECONDS)
     assert end.is_reading
+
+
+@rows("waits", [False, True])
+def test_a_peer_that_reads_nothing_and_asks_on_is_not_read(waits: bool) -> None:
+    """Unless this side waits for a response, which may come: it is always read."""
+    end = End(bounds=Bounds(max_inbox=1, response_bytes=10))
+    end.unwritten_bytes = 100
+    if waits:
+        end.call("m", None, 0.0)
+    for id in (b"1", b"2"):
+        receive(end, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id)
+    end.expire(PAUSE_SECONDS)
+    assert end.is_reading
+    receive(end, b'{"jsonrpc":"2.0","id":3,"method":"m"}')  # it is refused
+    end.unwritten_bytes += end.engine.inbox.reading.refused_bytes
+    end.expire(PAUSE_SECONDS + STALL_SECONDS)
+    assert end.is_reading is waits
+    assert end.engine.fault is None
+    end.expire(PAUSE_SECONDS + 2 * STALL_SECONDS)
+    assert str(end.engine.fault) == ("None" if waits else "the peer reads none of the responses")
+
+
+def test_a_peer_that_reads_slowly_or_asks_nothing_is_read() -> None:
+    for asks in (False, True):
+        end = End(bounds=Bounds(max_inbox=1, response_bytes=100))
+        end.unwritten_bytes = 1000
+        for id in (b"1", b"2"):
+            receive(end, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id)
+        end.expire(PAUSE_SECONDS)
+        for number in range(1, 5):
+            if asks:
+                receive(end, b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % (10 + number))
+                end.unwritten_bytes = 1000 + end.engine.inbox.reading.refused_bytes - 10 * number
+            end.expire(PAUSE_SECONDS + number * STALL_SECONDS)
+            assert end.is_reading
 
 
 def test_an_end_that_drains_is_idle_although_the_peer_has_not_read_its_refusal() -> None:

@@ -96,6 +96,9 @@ class End:
     def left(self) -> None:
         pass
 
+    def abort(self) -> None:
+        pass
+
     def set_reading(self, wanted: bool) -> None:
         self.is_reading = wanted
 
