@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -45,5 +47,13 @@ def test_the_names_are_those_that_type_checkers_see(name: str) -> None:
             assert getattr(package, alias.name) is getattr(home, alias.name)
             assert alias.name in package.__all__
     assert all(hasattr(package, public) for public in package.__all__)
+    names: dict[str, object] = {}
+    exec(f"from {name} import *", names)
+    assert names.keys() >= set(package.__all__)
+    for public in package.__all__:
+        value = getattr(package, public)
+        if isinstance(value, type):
+            assert pickle.loads(pickle.dumps(value)) is value
+            assert public in pydoc.plain(pydoc.render_doc(value))
     with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'nothing'$"):
         package.nothing  # noqa: B018
