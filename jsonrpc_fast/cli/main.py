@@ -94,7 +94,7 @@ _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
         "TARGET METHOD [NAME=VALUE ... | JSON]",
-        "words --mcp --profile --framing --header --timeout --raw call:--debug --lsp --notify --follow",
+        "words --mcp --profile --framing --header --extra --timeout --raw call:--debug --lsp --notify --follow",
         """\
 Call a method of a server and print its result: JSON in one line as it arrived
 (with --mcp, as Python reads and writes it), or indented on a terminal.
@@ -583,6 +583,9 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--lsp": _flag("speak the Language Server Protocol: its handshake and framing"),
     "--header": _repeated(
         "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
+    ),
+    "--extra": _repeated(
+        "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
     ),
     "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
     "--raw": _flag("print JSON in one line on a terminal, too"),
