@@ -119,7 +119,7 @@ List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
 are those of `call`.
 """
-        + _CALL_STATUS,
+        + _CALL_STATUS.replace(", or the notification was sent", "").replace(", or the tool's result is an error", ""),
     ),
     "stubs": _Command(
         "write the typed interface of a server",
@@ -599,11 +599,14 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--ignore": _repeated(
         "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
     ),
-    "--max-faults": _number(10, "show at most N faults of each file"),
+    "--max-faults": {
+        **_number(10, "show at most N faults of each file, or all"),
+        "type": lambda text: sys.maxsize if text == "all" else _whole_number(0, text),
+    },
     "--suggest": _flag("name the first profile under which all messages of a file are valid"),
     "--methods": _flag("count the requests and notifications of each method"),
     "-q,--quiet": _flag("print no summaries, only faults"),
-    "check:--json": _flag("print each fault and each summary as one JSON object"),
+    "check:--json": _flag("print each fault that is shown (--max-faults), and each summary, as one JSON object"),
     "--client": {
         "required": True,
         "metavar": "NAME",
