@@ -276,6 +276,7 @@ async def test_a_session_of_the_relay_ends_with_its_client(listens: bool) -> Non
     assert sent == expected if listens else [rpc for rpc in sent if rpc != "GET"] == [*expected[:2], "DELETE"]
 
 
+@pytest.mark.ci
 @rows("version", ["2025-03-26", "2025-06-18"])
 async def test_batches_over_http_are_those_of_the_revision(version: str, sample: str) -> None:
     url = sample
