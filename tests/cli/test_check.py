@@ -574,7 +574,7 @@ def test_the_messages_of_a_recording(file: Path, capsys: pytest.CaptureFixture[s
     file.write_bytes(b"".join(lines[:2]))
     assert cli.main(["check", "--suggest", "--json", "f"]) == 1
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (summary["suggested"], summary["shown"]) == ("lenient", 1)
+    assert (summary["suggested"], summary["shown"]) == ("client", 1)
 
 
 def test_messages_of_the_debug_adapter_protocol(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
