@@ -28,10 +28,24 @@ assert not (unused | of_streams) & sys.modules.keys()
 from jsonrpc_fast.transports import TcpServer
 assert not {"jsonrpc_fast.transports.stdio", "jsonrpc_fast.transports.memory"} & sys.modules.keys()
 """
+UNUSED_BY_SERVERS = """
+import sys
+import jsonrpc_fast.mcp.server
+unused = {"jsonrpc_fast.mcp." + name for name in ("client", "gateway", "http", "relay", "templates")}
+unused |= {"jsonrpc_fast.validator", "jsonrpc_fast.transports.stdio", "jsonrpc_fast.session.reconnecting"}
+unused |= {"jsonschema_rs", "difflib", "mimetypes", "secrets", "email.utils"}
+assert not unused & sys.modules.keys(), unused & sys.modules.keys()
+"""
 
 
 def test_what_is_not_used_is_not_loaded() -> None:
     subprocess.run([sys.executable, "-c", UNUSED], check=True, timeout=60)
+
+
+def test_a_server_of_tools_loads_no_other_part_of_mcp() -> None:
+    pytest.importorskip("msgspec")
+    pytest.importorskip("jsonschema_rs")
+    subprocess.run([sys.executable, "-c", UNUSED_BY_SERVERS], check=True, timeout=60)
 
 
 @rows("name", LAZY)
