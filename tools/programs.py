@@ -17,6 +17,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "bench": (*PYTHON_M, "benchmarks.report"),
     "conformance": (*PYTHON_M, "tests.peers.conformance"),
     "coverage": (*PYTEST, "tests", "--ci", "--cov", "--cov-report=term:skip-covered"),
+    "dropin": (*PYTHON_M, "tests.dropin"),
     "fuzz": (*PYTHON_M, "tests.fuzz"),
     "hostile": (*PYTHON_M, "tests.isolated.hostile_inputs"),
     "hostile_ratios": (*PYTHON_M, "tests.isolated.hostile_ratios"),
@@ -66,5 +67,6 @@ NIGHTLY: Final[list[tuple[str, ...]]] = [
     ("guided",),
     ("conformance",),
     ("adapters",),
+    ("dropin",),
 ]
 """What a night runs, in this order: a session or a program, and its arguments."""

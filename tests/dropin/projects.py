@@ -1,0 +1,307 @@
+"""The projects, and what a port changes in each: names of things in their sources, and lines of this project's own."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Edit(NamedTuple):
+    """A change in one file: everything from `first` to `last` becomes `new`.
+
+    Attributes:
+        path: The file, relative to the project's sources.
+        first: The beginning of what is replaced. It is in the file once.
+        new: What takes its place.
+        last: The end of what is replaced: the first place behind `first`; "": only `first` is replaced.
+        everywhere: Whether `first` may be there more than once, and each is replaced.
+    """
+
+    path: str
+    first: str
+    new: str
+    last: str = ""
+    everywhere: bool = False
+
+
+class Project(NamedTuple):
+    """A project.
+
+    Attributes:
+        name: Its name on PyPI.
+        version: The release to which the edits apply.
+        folder: Where its packages are, in the sources.
+        requires: What its tests need besides its own requirements.
+        tests: The arguments of pytest for its tests; () if its source distribution has none.
+        edits: The port.
+    """
+
+    name: str
+    version: str
+    folder: str
+    edits: tuple[Edit, ...]
+    requires: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+_SNAPCAST: Final = "snapcast/control/protocol.py"
+_MOONRAKER: Final = "moonraker_api/websockets/websocketclient.py"
+_BASE: Final = "jsonrpc_base/jsonrpc.py"
+_MULTILSPY: Final = "src/multilspy/lsp_protocol_handler/server.py"
+_DAEMON: Final = "src/electrumx/server/daemon.py"
+_SHELLY: Final = "aioshelly/rpc_device/wsrpc.py"
+_ARIA: Final = "src/aria2p/_internal/client.py"
+
+PROJECTS: Final = (
+    Project(
+        "snapcast",
+        "2.3.8",
+        ".",
+        (
+            Edit(_SNAPCAST, "import json\n", ""),
+            Edit(
+                _SNAPCAST,
+                "import threading\n",
+                "import threading\n\nfrom jsonrpc_fast import CLIENT, Decoder, ParseError, encode_request\n",
+            ),
+            Edit(
+                _SNAPCAST,
+                "    return '{}",
+                "    return encode_request(identifier, method, params or {})\n",
+                ".encode()\n",
+            ),
+            Edit(
+                _SNAPCAST,
+                "self._data_buffer = ''\n        self._next",
+                "self._decoder = Decoder(profile=CLIENT)\n        self._next",
+            ),
+            Edit(
+                _SNAPCAST,
+                "        self._data_buffer += ",
+                "        for item in self._decoder.feed(data):\n"
+                "            for message in item if isinstance(item, list) else [item]:\n"
+                "                self.handle_data(message)\n",
+                "self.handle_data(item)\n",
+            ),
+            Edit(
+                _SNAPCAST,
+                "        if 'id' in data:",
+                "        if isinstance(data, ParseError):\n"
+                "            error = {'code': data.rpc_code, 'message': str(data)}\n"
+                "            self.handle_response({'id': data.id, 'error': error})\n"
+                "        elif hasattr(data, 'method'):\n"
+                "            self.handle_notification(data.to_dict())\n"
+                "        else:\n"
+                "            self.handle_response(data.to_dict())\n",
+                "self.handle_notification(data)\n",
+            ),
+        ),
+    ),
+    Project(
+        "moonraker-api",
+        "4.0.0",
+        ".",
+        (
+            Edit(_MOONRAKER, "import json\n", ""),
+            Edit(
+                _MOONRAKER,
+                "from async_timeout ",
+                "from jsonrpc_fast import CLIENT, ParseError, Response, decode, encode_request\nfrom async_timeout ",
+            ),
+            Edit(
+                _MOONRAKER,
+                '        req = {"jsonrpc"',
+                "        return tx_id, encode_request(tx_id, method, kwargs or None, delimited=False)\n",
+                "return tx_id, req\n",
+            ),
+            Edit(_MOONRAKER, "message.json()", "decode(message.data, CLIENT)"),
+            Edit(
+                _MOONRAKER,
+                '                res_id = msgobj.get("id")',
+                "                if isinstance(msgobj, (Response, ParseError)):\n"
+                "                    req = self._requests.get(msgobj.id)\n"
+                "                    if req and isinstance(msgobj, ParseError):\n"
+                '                        req.set_result({"error": {"code": msgobj.rpc_code, "message": str(msgobj)}})\n'
+                "                    elif req and msgobj.is_error:\n"
+                '                        req.set_result({"error": msgobj.error.to_dict()})\n'
+                "                    elif req:\n"
+                "                        req.set_result(msgobj.result)\n"
+                "                    continue\n",
+                'req.set_result({"error": msgobj["error"]})\n',
+            ),
+            Edit(
+                _MOONRAKER,
+                '                if msgobj.get("method")',
+                "                self._create_task(self.listener.on_notification(msgobj.method, msgobj.params))\n",
+                "on_notification(method, params))\n",
+            ),
+            Edit(_MOONRAKER, "json.dumps(request.request)", "request.request.decode()"),
+        ),
+    ),
+    Project(
+        "jsonrpc-base",
+        "2.2.0",
+        ".",
+        (
+            Edit(_BASE, "import json\n", "import jsonrpc_fast\n"),
+            # What it reads are dicts, which it judges by three `in`: `parse` would check more, and take longer.
+            Edit(
+                _BASE,
+                "        data = {'jsonrpc': '2.0', 'method'",
+                "        params = self.params or None\n"
+                "        if self.msg_id is None:\n"
+                "            text = jsonrpc_fast.encode_notification(self.method, params, delimited=False)\n"
+                "        else:\n"
+                "            text = jsonrpc_fast.encode_request(self.msg_id, self.method, params, delimited=False)\n"
+                "        return text.decode()\n",
+                "return json.dumps(data)\n",
+            ),
+            Edit(
+                _BASE,
+                "        data = {'jsonrpc': '2.0', 'id'",
+                "        if self.error is not None:\n"
+                "            text = jsonrpc_fast.encode_error(self.request.msg_id, **self.error, delimited=False)\n"
+                "        else:\n"
+                "            text = jsonrpc_fast.encode_result(self.request.msg_id, self.result, delimited=False)\n"
+                "        return text.decode()\n",
+                "return json.dumps(data)\n",
+            ),
+        ),
+    ),
+    Project(
+        "multilspy",
+        "0.1.1",
+        "src",
+        (
+            Edit(
+                _MULTILSPY,
+                "import psutil\n",
+                "import psutil\nfrom jsonrpc_fast import LSP, Decoder, ParseError, encode_dict\n"
+                "from jsonrpc_fast.framing import frame\n",
+            ),
+            Edit(
+                _MULTILSPY,
+                "    body = json.dumps(",
+                '    return [frame(encode_dict(payload, PROFILE, delimited=False), "content-length")]\n',
+                "        body,\n    )\n",
+            ),
+            Edit(_MULTILSPY, 'CONTENT_LENGTH = "Content-Length: "\n', "PROFILE = LSP.replace(null_companions=True)\n"),
+            Edit(_MULTILSPY, "def content_length(", "", "    return None\n"),
+            Edit(
+                _MULTILSPY,
+                "            while self.process and self.process.stdout and not",
+                '            decoder = Decoder(framing="content-length", profile=PROFILE, resync=True)\n'
+                "            while self.process and self.process.stdout:\n"
+                "                data = await self.process.stdout.read(65536)\n"
+                "                if not data:\n"
+                "                    break\n"
+                "                for message in decoder.feed(data):\n"
+                "                    if isinstance(message, ParseError):\n"
+                '                        self._log(f"malformed message: {message}")\n'
+                "                        continue\n"
+                "                    self.tasks[self.task_counter] = asyncio.get_event_loop().create_task(\n"
+                "                        self._receive_payload(message.to_dict())\n"
+                "                    )\n"
+                "                    self.task_counter += 1\n",
+                "                self.task_counter += 1\n",
+            ),
+            Edit(_MULTILSPY, "    async def _handle_body(", "", 'self._log(f"malformed JSON: {ex}")\n'),
+            Edit(_MULTILSPY, "import json\n", ""),
+        ),
+    ),
+    Project(
+        "e-x",
+        "2.0.0",
+        "src",
+        (
+            Edit(_DAEMON, "json_deserialize,\n", ""),
+            Edit(_DAEMON, "json_serialize, pack", "pack"),
+            Edit(
+                _DAEMON,
+                "from electrumx.lib.hash import",
+                "from jsonrpc_fast import CLIENT, decode_dict, encode_dict\nfrom electrumx.lib.hash import",
+            ),
+            Edit(
+                _DAEMON,
+                "resp.json(loads=json_deserialize)",
+                "resp.json(loads=lambda text: decode_dict(text, CLIENT))",
+            ),
+            Edit(_DAEMON, "json_serialize(payload)", "encode_dict(payload, CLIENT, delimited=False).decode()"),
+        ),
+        ("pytest", "pytest-asyncio"),
+        ("tests/server/test_daemon.py",),
+    ),
+    Project(
+        "aioshelly",
+        "13.35.0",
+        ".",
+        (
+            Edit(_SHELLY, "import json_bytes, json_loads", "import json_encoder_default, json_loads"),
+            Edit(
+                _SHELLY,
+                "from yarl import URL\n",
+                "import orjson\nfrom jsonrpc_fast import CLIENT, decode_dict, encode_dict\nfrom yarl import URL\n",
+            ),
+            Edit(_SHELLY, "json_loads(msg.data)", "decode_dict(msg.data, CLIENT)"),
+            Edit(
+                _SHELLY,
+                "json_bytes(data)",
+                "encode_dict(\n            data,\n            CLIENT,\n            delimited=False,\n"
+                "            default=json_encoder_default,\n            option=orjson.OPT_NON_STR_KEYS,\n        )",
+            ),
+        ),
+    ),
+    Project(
+        "aria2p",
+        "0.12.3",
+        "src",
+        (
+            Edit(
+                _ARIA,
+                "from loguru import",
+                "from jsonrpc_fast import CLIENT, decode_dict, encode_dict\nfrom loguru import",
+            ),
+            Edit(_ARIA, "json.dumps(payloads)", "encode_dict(payloads, CLIENT, delimited=False).decode()"),
+            Edit(
+                _ARIA,
+                "return json.dumps(payload) if",
+                "return encode_dict(payload, CLIENT, delimited=False).decode() if",
+            ),
+            # The exchange pairs a response: some servers leave its id out.
+            Edit(
+                _ARIA,
+                "        return requests.post(self.server, data=payload, timeout=self.timeout).json()",
+                "        response = requests.post(self.server, data=payload, timeout=self.timeout)\n"
+                "        return decode_dict(response.content, CLIENT.replace(missing_ids=True))",
+            ),
+            Edit(_ARIA, "json.loads(message)", "decode_dict(message, CLIENT)"),
+        ),
+        ("pytest", "pytest-xdist", "psutil", "fastapi", "uvicorn", "requests", "responses"),
+        ("tests", "-n", "2"),
+    ),
+    Project(
+        "zabbix_utils",
+        "2.0.4",
+        ".",
+        tuple(
+            edit
+            for module in ("api", "aioapi")
+            for edit in (
+                Edit(
+                    f"zabbix_utils/{module}.py",
+                    "import json\n",
+                    "import json\nfrom jsonrpc_fast import CLIENT, decode_dict, encode_dict\n",
+                ),
+                Edit(
+                    f"zabbix_utils/{module}.py",
+                    'json.dumps(request_json).encode("utf-8")',
+                    "encode_dict(request_json, delimited=False)",
+                ),
+                Edit(
+                    f"zabbix_utils/{module}.py",
+                    "json.loads(resp.read().decode('utf-8'))",
+                    "decode_dict(resp.read(), CLIENT)",
+                ),
+            )
+        ),
+    ),
+)
