@@ -28,6 +28,7 @@ MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
 """The maximum size of a line, in bytes."""
 
 _SENDERS: Final = get_args(Sender)
+_MAX_SECONDS: Final = 2**53
 
 
 class Recorded(NamedTuple):
@@ -68,11 +69,6 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
     return b'{"time":%.6f,"connection":%d,"from":"%s","%s":%s}\n' % (time, connection, sender.encode(), member, value)
 
 
-def is_recording(start: bytes) -> bool:
-    """Return whether a file that begins with these bytes is a recording."""
-    return start.lstrip().startswith(b'{"time":')
-
-
 def read_recording(file: BinaryIO) -> Iterator[Recorded]:
     """Read a recording line by line.
 
@@ -107,6 +103,8 @@ def _recorded(line: bytes, number: int) -> Recorded | None:
     sender: Any
     time, connection, sender = (found.get(name) for name in ("time", "connection", "from"))
     if not isinstance(time, (int, float)) or type(connection) is not int or sender not in _SENDERS:
+        return None
+    if abs(time) > _MAX_SECONDS:  # a float cannot hold every int
         return None
     if (message is None) is not isinstance(found.get("invalid"), str):
         return None

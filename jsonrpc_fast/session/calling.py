@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
@@ -55,7 +55,6 @@ class CallOptions(TypedDict, total=False):
     timeout: float | Unset | None
     idle_timeout: float | None
     on_progress: Callable[[Any], object] | None
-    extra: Mapping[str, Any] | None
 
 
 class Caller:
@@ -115,7 +114,6 @@ class Caller:
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
-        extra: Mapping[str, Any] | None = None,
         destination: Destination | None = None,
     ) -> Any:
         """Call a method of the peer and return its result.
@@ -132,7 +130,6 @@ class Caller:
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
             on_progress: Called with each progress value.
-            extra: Further members of the message, by name. They come before those of the option `extra`.
             destination: The `destination` of the peer's request to which this call belongs. Transports such as HTTP
                 send the messages of each request on a separate stream.
 
@@ -148,8 +145,7 @@ class Caller:
             InvalidResponse: The response is malformed: the text says how, and the cause is the ParseError. Or the
                 result is not of the type `returns`: the text names the method and the place.
             StateError: The session is not started.
-            EncodeError, TypeError: The params or `extra` cannot be encoded, or the type `returns` is not supported.
-            ValueError: JSON-RPC defines a name in `extra`, or a timeout is negative or NaN.
+            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
         read = None if returns is UNSET else result_reader(returns)
         # Like `waiting`, but without the cost of a context manager, because this runs for each call.
@@ -164,9 +160,7 @@ class Caller:
                 timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
             seconds = self.seconds_of(timeout)
-            call = self._engine.call(
-                method, params, seconds, idle_timeout, on_progress, destination, future, is_only, extra=extra
-            )
+            call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future, is_only)
             try:
                 result = await future
             except asyncio.CancelledError:
@@ -232,7 +226,6 @@ class Caller:
         *,
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
-        extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Send several calls and notifications in one batch.
 
@@ -241,7 +234,6 @@ class Caller:
             returns: The type of all results, as in `call`; or a list with a type for each item, in which that of a
                 notification is not used.
             timeout: Seconds for each call, as in `call`.
-            extra: As in `call`, for each message of the batch. The `extra` of a `Notification` comes before it.
 
         Returns:
             One value for each item, in order: the result of the call, the exception that `call` would raise for it, or
@@ -261,16 +253,11 @@ class Caller:
         with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
-            found = await self._call_batch(items, count, timeout, may_exceed, extra)
+            found = await self._call_batch(items, count, timeout, may_exceed)
         return found if read is None else read(found)
 
     async def _call_batch(
-        self,
-        items: list[tuple[str, Any] | Notification],
-        left: int,
-        timeout: float | Unset | None,
-        may_exceed: bool,
-        extra: Mapping[str, Any] | None,
+        self, items: list[tuple[str, Any] | Notification], left: int, timeout: float | Unset | None, may_exceed: bool
     ) -> list[Any]:
         self._check_started()
         done = self._loop.create_future()
@@ -285,7 +272,7 @@ class Caller:
                 done.set_result(None)
 
         seconds = self.seconds_of(timeout)
-        calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed, extra)
+        calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed)
         try:
             if left:
                 await done
@@ -369,34 +356,20 @@ class Caller:
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def notify(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        extra: Mapping[str, Any] | None = None,
-        destination: Destination | None = None,
-    ) -> None:
-        """Send a notification. Raises what `call` raises before sending. `extra` and `destination` are as in `call`."""
+    async def notify(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
+        """Send a notification. Raises what `call` raises before sending. `destination` is as in `call`."""
         await self._wait_to_notify()
-        self.notify_soon(method, params, extra=extra, destination=destination)
+        self.notify_soon(method, params, destination=destination)
 
     async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
             with waiting():
                 await self._driver.wait_queue.wait(lambda: self._may_send(0))
 
-    def notify_soon(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        extra: Mapping[str, Any] | None = None,
-        destination: Destination | None = None,
-    ) -> None:
-        """Send a notification without waiting for room in the write buffer. The options are as in `notify`."""
+    def notify_soon(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
+        """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
         self._check_started()
-        self._engine.notify(method, params, destination, extra)
+        self._engine.notify(method, params, destination)
 
     def notify_as(self, method: str, params: Params, texts: dict[Any, bytes]) -> bool:
         """Send a notification at once, if the peer reads: one step of `broadcast`.

@@ -130,7 +130,7 @@ def test_a_payload_may_hold_pydantic_models() -> None:
 
 def test_an_integer_of_any_width_is_written() -> None:
     message = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": 2**80})
-    assert adapter.to_line(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}'
+    assert adapter.to_line(message) == b'{"jsonrpc":"2.0","id":1,"result":{"n":1208925819614629174706176}}\n'
 
 
 async def test_malformed_messages_are_exceptions_on_the_stream() -> None:

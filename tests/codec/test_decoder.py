@@ -388,6 +388,7 @@ def closed_decoders(impl: ModuleType, framing: str, bound: int | None, step: int
 
 
 @needs.THREADS
+@pytest.mark.ci
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 @rows("bound", [None, 1])
 @rows("framing", FRAMINGS)

@@ -414,6 +414,7 @@ def test_suite_accepts_as_result(impl: ModuleType, suite: dict[str, bytes]) -> N
     assert accepted == 95
 
 
+@pytest.mark.ci
 def test_suite_rejects_as_a_whole(impl: ModuleType, suite: dict[str, bytes]) -> None:
     rejected = 0
     for name, text in suite.items():
@@ -425,6 +426,7 @@ def test_suite_rejects_as_a_whole(impl: ModuleType, suite: dict[str, bytes]) -> 
     assert rejected == 188
 
 
+@pytest.mark.ci
 def test_suite_rejects_as_a_payload(impl: ModuleType, suite: dict[str, bytes]) -> None:
     rejected = 0
     for name, text in suite.items():
@@ -461,6 +463,7 @@ def test_suite_agrees_with_orjson_where_either_is_allowed(impl: ModuleType, suit
     }
 
 
+@pytest.mark.ci
 def test_hundred_thousand_brackets(impl: ModuleType, suite: dict[str, bytes]) -> None:
     brackets = suite["n_structure_100000_opening_arrays.json"]
     objects = suite["n_structure_open_array_object.json"]

@@ -116,7 +116,7 @@ class UnixClient(StreamTransport):
         **options: Unpack[SocketOptions],
     ) -> None:
         if (path is None) is (sock is None):
-            raise TypeError("a UnixClient needs either a path or sock")
+            raise TypeError("a UnixClient must have either a path or sock")
         if path is not None:
             channel = SocketChannel(partial(_connect_unix, socket_path(path)))
         elif sock is not None:

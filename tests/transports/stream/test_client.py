@@ -38,8 +38,8 @@ async def test_a_client_takes_a_socket_that_is_connected(client: Any) -> None:
     "make, kind, text",
     [
         (lambda one: TcpClient(sock=cast("Any", 3)), TypeError, "sock must be a socket, not int"),
-        (lambda one: UnixClient("/x", sock=one), TypeError, "a UnixClient needs either a path or sock"),
-        (lambda one: UnixClient(), TypeError, "a UnixClient needs either a path or sock"),
+        (lambda one: UnixClient("/x", sock=one), TypeError, "a UnixClient must have either a path or sock"),
+        (lambda one: UnixClient(), TypeError, "a UnixClient must have either a path or sock"),
         (lambda one: TcpClient(), TypeError, "host must be a str, not NoneType"),
     ],
 )

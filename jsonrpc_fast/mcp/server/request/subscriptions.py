@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
-
-import msgspec
 
 from ....codec import Notification
 from ....codes import ErrorCode
@@ -41,7 +40,8 @@ TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
 
-class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True, eq=False)
+class SubscriptionStream:
     """A stream that `subscriptions/listen` opened.
 
     Attributes:
@@ -54,7 +54,7 @@ class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
     id: MessageId
     filter: dict[str, Any]
     destination: Destination | None = None
-    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def meta(self) -> dict[str, Any]:
         """Return the `_meta` of all messages of the stream."""

@@ -12,12 +12,13 @@ more of a result than its value.
 from __future__ import annotations
 
 import base64
+import mimetypes
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
-import msgspec
 from msgspec import UNSET
 
 from ...protocol.capabilities import Icon
@@ -54,7 +55,8 @@ _BY_SUFFIX: Final = {
 """MIME types that `mimetypes` lacks on some platforms, or names differently."""
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ToolResult:
     """A result of a tool with content blocks.
 
     Args:
@@ -78,7 +80,8 @@ class ToolError(Exception):
     """
 
 
-class WholeResult(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WholeResult:
     """The whole result of a request, returned by the function of a tool, a prompt or a resource.
 
         return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
@@ -289,8 +292,4 @@ def _base64(data: bytes | bytearray | memoryview) -> str:
 def _type_of_name(name: str) -> str | None:
     # Only the suffix, because `mimetypes` reads a whole name as a URL.
     suffix = os.path.splitext(name)[1].lower()
-    if suffix in _BY_SUFFIX:
-        return _BY_SUFFIX[suffix]
-    import mimetypes  # it reads the files of the system
-
-    return mimetypes.guess_type(f"name{suffix}")[0]
+    return _BY_SUFFIX.get(suffix) or mimetypes.guess_type(f"name{suffix}")[0]
