@@ -114,6 +114,11 @@ class McpEndpoint:
         return ["whoever can reach it can use all of it: authorization", *self._access.exposure()]
 
     @property
+    def path(self) -> str:
+        """The path for clients."""
+        return self._settings.path
+
+    @property
     def sessions(self) -> int:
         """Number of sessions."""
         return len(self._session_requests.sessions)
@@ -177,6 +182,11 @@ class McpEndpoint:
                 return
             # The metadata above is public, even for browsers of any origin. Everything else is checked.
             self._check(method, path, headers, host is not None and is_loopback(host))
+            if _is_browser(method, headers):
+                host_and_path = headers.get(b"host", b"").decode("latin-1") + scope.get("root_path", "") + self.path
+                raise Refusal(
+                    406, f"This is an MCP server. Connect an MCP client to {scope['scheme']}://{host_and_path}"
+                )
             self._admitted.remember(fields)
         if self._authorization is not None:
             request.claims, request.subject = await self._authorization.authorize(method, headers)
@@ -211,7 +221,7 @@ class McpEndpoint:
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
             raise Refusal(404, "Nothing is served at this path.")
-        if method not in self._allowed_methods:
+        if method not in self._allowed_methods and not _is_browser(method, headers):
             allowed = b", ".join(name.encode() for name in self._allowed_methods)
             raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
         if method == "POST":
@@ -279,6 +289,11 @@ class McpEndpoint:
 
 def _log_lifespan(error: BaseException) -> None:
     _logger.error(_LIFESPAN_FAILED, exc_info=error)
+
+
+def _is_browser(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a person has opened the URL: no client of MCP asks for HTML."""
+    return method == "GET" and SESSION_ID not in headers and b"text/html" in headers.get(b"accept", b"")
 
 
 async def _send_metadata(request: AsgiRequest, method: str, text: bytes) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +64,16 @@ def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
         signal.raise_signal(number)
 
 
+def _say_where(server: Any, path: str) -> None:
+    """Log the URLs for clients, where uvicorn has logged its address."""
+    scheme = "https" if server.config.is_ssl else "http"
+    for listening in [each for listener in server.servers for each in listener.sockets]:
+        if listening.family in (socket.AF_INET, socket.AF_INET6):
+            host, port = listening.getsockname()[:2]
+            host = f"[{host}]" if ":" in host else host
+            logging.getLogger("uvicorn.error").info("MCP clients connect to %s://%s:%d%s", scheme, host, port, path)
+
+
 def run_http(
     app: Any, host: str, port: int, *, grace_seconds: float = 5.0, uvicorn_options: Mapping[str, Any] | None = None
 ) -> int:
@@ -90,6 +102,11 @@ def run_http(
         raise ImportError(_UVICORN_MISSING) from error
 
     class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started and isinstance(app, McpEndpoint):
+                _say_where(self, app.path)
+
         async def shutdown(self, sockets: Any = None) -> None:
             # uvicorn waits for the responses in progress before it notifies the application.
             closing = asyncio.ensure_future(app.close(grace_seconds))

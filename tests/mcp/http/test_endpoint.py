@@ -266,6 +266,17 @@ async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) 
         assert (await client.post("/mcp", json=initialize())).status_code == 200
 
 
+@rows("versions", [["2025-11-25"], [MODERN]])
+@rows("path", ["/", "/mcp"])
+async def test_a_browser_is_told_what_this_is(versions: list[str], path: str) -> None:
+    async with client_of(Gate(versions=versions).server.asgi_app()) as client:
+        headers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost:8000"}
+        answer = await client.get(path, headers=headers)
+        text = "This is an MCP server. Connect an MCP client to http://localhost:8000/mcp\n"
+        assert (answer.status_code, answer.text) == (406, text)
+        assert answer.headers["content-type"].startswith("text/plain")
+
+
 async def test_a_host_that_was_allowed_at_one_address_is_refused_at_loopback() -> None:
     app, headers = Gate().server.asgi_app(), {"host": "example.org"}
     for address, status in (("192.0.2.1", 200), ("127.0.0.1", 421), ("192.0.2.1", 200)):

@@ -59,6 +59,12 @@ def program(port: int) -> Iterator[subprocess.Popen[bytes]]:
     yield from run(port, "-c", PROGRAM, str(port))
 
 
+def test_the_start_names_the_url_for_clients(command: subprocess.Popen[bytes], port: int) -> None:
+    command.terminate()
+    assert command.stderr is not None
+    assert f"MCP clients connect to http://127.0.0.1:{port}/mcp\n".encode() in command.stderr.read()
+
+
 @pytest.fixture
 def command(port: int, template_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     address = f"127.0.0.1:{port}"
