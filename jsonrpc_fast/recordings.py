@@ -69,6 +69,11 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
     return b'{"time":%.6f,"connection":%d,"from":"%s","%s":%s}\n' % (time, connection, sender.encode(), member, value)
 
 
+def is_recording(start: bytes) -> bool:
+    """Return whether a file that begins with these bytes is a recording."""
+    return start.lstrip().startswith(b'{"time":')
+
+
 def read_recording(file: BinaryIO) -> Iterator[Recorded]:
     """Read a recording line by line.
 

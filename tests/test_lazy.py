@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +28,24 @@ assert not (unused | of_streams) & sys.modules.keys()
 from jsonrpc_fast.transports import TcpServer
 assert not {"jsonrpc_fast.transports.stdio", "jsonrpc_fast.transports.memory"} & sys.modules.keys()
 """
+UNUSED_BY_SERVERS = """
+import sys
+import jsonrpc_fast.mcp.server
+unused = {"jsonrpc_fast.mcp." + name for name in ("client", "gateway", "http", "relay", "templates")}
+unused |= {"jsonrpc_fast.validator", "jsonrpc_fast.transports.stdio", "jsonrpc_fast.session.reconnecting"}
+unused |= {"jsonschema_rs", "difflib", "mimetypes", "secrets", "email.utils"}
+assert not unused & sys.modules.keys(), unused & sys.modules.keys()
+"""
 
 
 def test_what_is_not_used_is_not_loaded() -> None:
     subprocess.run([sys.executable, "-c", UNUSED], check=True, timeout=60)
+
+
+def test_a_server_of_tools_loads_no_other_part_of_mcp() -> None:
+    pytest.importorskip("msgspec")
+    pytest.importorskip("jsonschema_rs")
+    subprocess.run([sys.executable, "-c", UNUSED_BY_SERVERS], check=True, timeout=60)
 
 
 @rows("name", LAZY)
@@ -45,5 +61,13 @@ def test_the_names_are_those_that_type_checkers_see(name: str) -> None:
             assert getattr(package, alias.name) is getattr(home, alias.name)
             assert alias.name in package.__all__
     assert all(hasattr(package, public) for public in package.__all__)
+    names: dict[str, object] = {}
+    exec(f"from {name} import *", names)
+    assert names.keys() >= set(package.__all__)
+    for public in package.__all__:
+        value = getattr(package, public)
+        if isinstance(value, type):
+            assert pickle.loads(pickle.dumps(value)) is value
+            assert public in pydoc.plain(pydoc.render_doc(value))
     with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'nothing'$"):
         package.nothing  # noqa: B018

@@ -120,20 +120,36 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
                 return _print_page(await _described(peer), options)
             return _print_list(await _offered(peer, options), options)
     method, *words = options.words[0 if options.program else 1 :]
-    params = params_of(words)
+    params, extra = params_of(words), _members_of(options)
     status = SUCCESS
     async with _connected(server) as peer:
         if options.mcp:
             arguments = None if params is None else params.decode(json.loads)
             status = await _call_mcp(peer, method, arguments, options)
         elif options.notify:
-            await peer.notify(method, params)
+            await peer.notify(method, params, extra=extra)
         else:
-            _print_result(await peer.call(method, params), options.raw)
+            _print_result(await peer.call(method, params, extra=extra), options.raw)
         if options.follow:
             # Only an MCP client contains a session. Its class is not imported here: the extra `mcp` may be missing.
             await (peer.session if options.mcp else peer).wait_closed()
     return status
+
+
+def _members_of(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the further members of the message, as they were written.
+
+    Raises:
+        ValueError: One is not NAME=VALUE, or JSON-RPC defines its name; or the server speaks MCP.
+    """
+    members = params_of(options.extra)
+    if members is None:
+        return None
+    if options.mcp:
+        raise ValueError("--extra is for JSON-RPC: MCP has _meta in the params")
+    extra = {name: value.decode() for name, value in members.items()}
+    Notification("", extra=extra)
+    return extra
 
 
 class _Server:

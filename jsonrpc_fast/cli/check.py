@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import json
 import os
 import re
@@ -17,13 +18,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, get_args
 
-from ..codec import Decoder, Notification, ParseError, Request, Response
-from ..codec.located import ItemBlock, LocatingDecoder, block_of, count_kinds
+from ..codec import Decoder, Notification, ParseError, Request, Response, decode
+from ..codec.located import ItemBlock, Located, LocatingDecoder, block_of, count_kinds
 from ..codes import Hint, ParseErrorCode
 from ..framing import FrameReader
 from ..framing.frames import STREAM_FRAMINGS, TABLE, Frame, Framing
 from ..framing.hints import looks_like
 from ..profile import PRESETS, Profile
+from ..recordings import is_recording, read_recording
 from ..types import Kind
 from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 
@@ -46,6 +48,8 @@ _ENCODINGS: Final = (
     (re.compile(rb"[\[{]\0"), "UTF-16", "iconv -f UTF-16LE -t UTF-8 FILE"),
     (re.compile(rb"\0[\[{]"), "UTF-16", "iconv -f UTF-16BE -t UTF-8 FILE"),
 )
+_CAPTURE: Final = re.compile(rb"\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d|\x0a\x0d\x0d\x0a")
+"""The beginning of a capture of packets: pcap in both orders of bytes, with micro- and nanoseconds, and pcapng."""
 _BINARY: Final = re.compile(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)")
 """The beginning of binary data: control characters that no JSON text contains."""
 _OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
@@ -64,7 +68,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     """Print the faults and the summary of one file. Return the exit status for it."""
     report = _Report(file, options, progress)
     profile = PRESETS[options.profile]
-    decoder = LocatingDecoder(options.framing or "newline", profile)
+    decoder: LocatingDecoder | _RecordingDecoder = LocatingDecoder(options.framing or "newline", profile)
     suggestions = _Suggestions(options.framing or "newline") if options.suggest else None
     is_first, has_bytes = True, False
     for chunk in _read(file):
@@ -77,10 +81,12 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             progress.clear()
             print_error(problem)
             return FAILURE
+        if is_first and options.framing is None and is_recording(chunk):
+            decoder = _RecordingDecoder(profile, suggestions)
         is_first, has_bytes = False, has_bytes or bool(chunk)
         for block in decoder.feed_blocks(chunk):
             report.add(block)
-        if suggestions is not None:
+        if suggestions is not None and not isinstance(decoder, _RecordingDecoder):
             suggestions.feed(chunk)
         progress.advance(len(chunk))
         print(end="", flush=True)  # with slow input, show faults at once
@@ -108,6 +114,8 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
+    if _CAPTURE.match(start):
+        return f"{name} is a capture of packets; write its TCP streams to files, and check those: tcpflow -r FILE"
     if _BINARY.match(start[:_FIRST_BYTES].lstrip()):
         return f"{name} is a binary file, not a stream of messages"
     if looks_like(start) is Hint.CONTENT_LENGTH_FRAMING and _is_dap(start):
@@ -161,6 +169,37 @@ def _read(file: str) -> Iterator[bytes | OSError]:
                     yield chunk
     except OSError as error:
         yield error
+
+
+class _RecordingDecoder:
+    """Reads the messages in the lines of a recording. It has the methods of a `LocatingDecoder` that `check` calls.
+
+    A line that is none of a recording is read as a message.
+    """
+
+    ended: Final = False
+
+    def __init__(self, profile: Profile, suggestions: _Suggestions | None) -> None:
+        self._lines = FrameReader("newline")
+        self._profile = profile
+        self._suggestions = suggestions
+
+    def feed_blocks(self, data: bytes) -> Iterator[ItemBlock]:
+        yield block_of(self._located(self._lines.feed(data)))
+
+    def close_located(self) -> Iterator[Located]:
+        return self._located(self._lines.close())
+
+    def _located(self, frames: list[Frame]) -> Iterator[Located]:
+        for frame in frames:
+            text = line = frame.text or b""
+            with contextlib.suppress(ValueError):
+                for recorded in read_recording(io.BytesIO(line)):
+                    found = recorded.message
+                    text = json.loads(line)["invalid"].encode() if found is None else bytes(found)
+            if self._suggestions is not None:
+                self._suggestions.feed(text + b"\n")
+            yield frame._replace(offset=frame.offset + max(0, line.find(text))), decode(text, self._profile)
 
 
 class _Suggestions:
@@ -247,7 +286,8 @@ class _Report:
             return
         name = escape(self._file)
         if 0 < self._options.max_faults < self.counts["invalid"]:
-            print(f"{name}: {self.counts['invalid'] - self._options.max_faults} more faults not shown")
+            left = self.counts["invalid"] - self._options.max_faults
+            print(f"{name}: {left} more faults not shown: --max-faults all shows them")
         counts = ", ".join([f"{kind} {self.counts[kind]}" for kind in _KINDS[:-1]])
         invalid = f"invalid {self.counts['invalid']}"
         print(f"{name}: {counts}, {styled(invalid, 'red', self._coloured and self.counts['invalid'] > 0)}")
@@ -262,7 +302,8 @@ class _Report:
     def _print_json(self, suggestions: _Suggestions | None) -> None:
         counts = {kind: self.counts[kind] for kind in _KINDS}
         faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
-        summary = {"profile": self._options.profile, "counts": counts, "faults": faults}
+        shown = min(self.counts["invalid"], self._options.max_faults)
+        summary = {"profile": self._options.profile, "counts": counts, "faults": faults, "shown": shown}
         if self._options.methods:
             summary["methods"] = {method: dict(counts_of) for method, counts_of in self._sorted_methods()}
         if suggestions is not None:

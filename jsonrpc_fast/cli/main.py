@@ -94,7 +94,7 @@ _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
         "TARGET METHOD [NAME=VALUE ... | JSON]",
-        "words --mcp --profile --framing --header --timeout --raw call:--debug --lsp --notify --follow",
+        "words --mcp --profile --framing --header --extra --timeout --raw call:--debug --lsp --notify --follow",
         """\
 Call a method of a server and print its result: JSON in one line as it arrived
 (with --mcp, as Python reads and writes it), or indented on a terminal.
@@ -119,7 +119,7 @@ List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
 are those of `call`.
 """
-        + _CALL_STATUS,
+        + _CALL_STATUS.replace(", or the notification was sent", "").replace(", or the tool's result is an error", ""),
     ),
     "stubs": _Command(
         "write the typed interface of a server",
@@ -584,6 +584,9 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--header": _repeated(
         "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
     ),
+    "--extra": _repeated(
+        "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
+    ),
     "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
     "--raw": _flag("print JSON in one line on a terminal, too"),
     "call:--debug": _flag("log what the connection does to standard error"),
@@ -596,11 +599,14 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--ignore": _repeated(
         "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
     ),
-    "--max-faults": _number(10, "show at most N faults of each file"),
+    "--max-faults": {
+        **_number(10, "show at most N faults of each file, or all"),
+        "type": lambda text: sys.maxsize if text == "all" else _whole_number(0, text),
+    },
     "--suggest": _flag("name the first profile under which all messages of a file are valid"),
     "--methods": _flag("count the requests and notifications of each method"),
     "-q,--quiet": _flag("print no summaries, only faults"),
-    "check:--json": _flag("print each fault and each summary as one JSON object"),
+    "check:--json": _flag("print each fault that is shown (--max-faults), and each summary, as one JSON object"),
     "--client": {
         "required": True,
         "metavar": "NAME",

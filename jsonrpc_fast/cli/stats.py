@@ -20,7 +20,7 @@ from ..codec import Message, ParseError, RawMessage, Request, Response, decode
 from ..codec.located import LocatingDecoder
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
-from ..recordings import Sender, read_recording
+from ..recordings import Sender, is_recording, read_recording
 from .output import FAILURE, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 
 MAX_METHODS: Final = 1000
@@ -182,7 +182,7 @@ def _texts(
 ) -> Iterator[tuple[bytes, float | None, tuple[int, Sender]]]:
     """Yield the text of each message of a recording or of a stream, with its time and its direction."""
     first = stream.peek(256)[:256] if isinstance(stream, BufferedReader) else b""
-    if framing is None and first.lstrip().startswith(b'{"time":'):
+    if framing is None and is_recording(first):
         for recorded in read_recording(stream):
             text = b"" if recorded.message is None else bytes(recorded.message)
             yield text, recorded.time, (recorded.connection, recorded.sender)

@@ -135,6 +135,10 @@ if TYPE_CHECKING:
 else:
     # The public names, which are the same in both backends. The types below are made from their classes.
     globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
+    # They are pickled by their public names, so that a process with the other backend finds its own.
+    for _name in __all__:
+        if getattr(globals().get(_name), "__module__", None) == backend.__name__:
+            globals()[_name].__module__ = __package__.partition(".")[0]
     dumps = backend.dumps_json
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError

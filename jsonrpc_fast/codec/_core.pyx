@@ -117,8 +117,6 @@ from .._repr import SHOWN_BYTES as _SHOWN_BYTES
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, args_of, remake_parse_error
-from ..framing.content_length import header_reader
-from ..framing.events import EventFrames
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import TABLE, Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
@@ -268,3 +266,4 @@ include "_core_parts/invariants.pxi"
 
 check_invariants()
 keep_shared_objects()
+name_publicly()

@@ -187,8 +187,8 @@ def refusal(error: TypeError) -> EncodeError:
     """Return the error for the caller in place of orjson's: its text names a type or a limit, never a value."""
     if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
         return EncodeError(str(error.__cause__))
-    # Classes of the core have the same names as those of the pure backend.
-    return EncodeError(str(error).replace(f"{__package__}._core.", ""))
+    # orjson names a class of the core with its module, and one of the pure backend without.
+    return EncodeError(str(error).replace("jsonrpc_fast.", ""))
 
 
 def cause_of(error: TypeError) -> BaseException | None:

@@ -7,7 +7,7 @@ message has no `jsonrpc`. A peer whose first message has it, valid or not, gets 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -15,7 +15,16 @@ from .._pointers import pointer_to
 from ..errors import EncodeError
 from ..profile import JSONRPC, Profile, is_plain
 from ..types import UNSET, MessageId, Unset
-from ._backend import dumps, encode, encode_error, encode_notification, encode_request, encode_result
+from ._backend import (
+    Notification,
+    Request,
+    dumps,
+    encode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
 from ._json import Default
 
 
@@ -69,14 +78,27 @@ class Encoders:
         delimited: bool = True,
         default: Default = None,
         option: int = 0,
+        extra: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Return a request, or a notification without an id. The error of the encoder also says where the value is."""
+        """Return a request, or a notification without an id. The error of the encoder also says where the value is.
+
+        `extra` holds further members of the message.
+        """
         try:
+            if extra:
+                more: Any = dict(extra)
+                message: Any = (
+                    Notification(method, params, extra=more)
+                    if isinstance(id, Unset)
+                    else Request(id, method, params, extra=more)
+                )
+                return self.encode(message, delimited=delimited, default=default, option=option)
             if isinstance(id, Unset):
                 return self.encode_notification(method, params, delimited=delimited, default=default, option=option)
             return self.encode_request(id, method, params, delimited=delimited, default=default, option=option)
         except EncodeError as error:
-            raise explained(error, method, params, self.default_of(default), option, id=id) from error.__cause__
+            found = explained(error, method, params, self.default_of(default), option, id=id, extra=extra)
+            raise found from error.__cause__
 
     def listener(self) -> Callable[[Any], bool] | None:
         """Return a function to call with each input of the peer before it is decoded; None if the form cannot change.
@@ -174,6 +196,7 @@ def explained(
     option: int = 0,
     *,
     id: MessageId | Unset = UNSET,
+    extra: Mapping[str, Any] | None = None,
 ) -> EncodeError:
     """Return the error for a request or notification, which names the method and the place of the value.
 
@@ -184,6 +207,7 @@ def explained(
         default: As in `encode`.
         option: As in `encode`.
         id: The id of a request.
+        extra: Its further members.
     """
     # A lone surrogate in one of these: the text of the error cannot show it, either.
     for name, member in (("method", method), ("id", id)):
@@ -192,6 +216,8 @@ def explained(
         except UnicodeEncodeError:
             return EncodeError(f"{error}: the {name}")
     place = _place_of(params, default, option)
+    if not place and extra and (place := _place_of(dict(extra), default, option)):
+        return EncodeError(f"{error}: {place} of extra, in {method}")
     return EncodeError(f"{error}: {place or 'the params'} of {method}")
 
 

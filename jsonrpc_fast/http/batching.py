@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from .._checks import check_count, check_type
-from ..codec import Params
+from ..codec import Notification, Params
+from ..errors import EncodeError
 from ..handlers.returned import result_reader
 from ..types import UNSET, Unset
 from .client import AsyncHttpClient, PostOptions
@@ -33,6 +34,7 @@ class _Item(NamedTuple):
     method: str
     params: Any
     result: asyncio.Future[Any]
+    extra: Mapping[str, Any] | None
 
 
 class Batching:
@@ -74,6 +76,7 @@ class Batching:
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a method and return its result.
 
@@ -86,8 +89,8 @@ class Batching:
         """
         read = None if returns is UNSET else result_reader(returns)
         loop = asyncio.get_running_loop()
-        item = _Item(method, params, loop.create_future())
-        options = timeout, tuple(sorted((headers or {}).items()))
+        item = _Item(method, params, loop.create_future(), extra)
+        options = timeout, tuple(sorted((headers or {}).items())), _key_of(extra)
         waiting = self._waiting.setdefault(options, [])
         waiting.append(item)
         if len(waiting) == self._max_items:
@@ -121,9 +124,10 @@ class Batching:
             for item in items:
                 item.result.add_done_callback(leave)
 
-    async def _settle(self, items: list[_Item], timeout: Any, headers: Any) -> None:
+    async def _settle(self, items: list[_Item], timeout: Any, headers: Any, _: object) -> None:
         try:
-            results = await self._results(items, timeout, dict(headers))
+            options: PostOptions = {"timeout": timeout, "headers": dict(headers), "extra": items[0].extra}
+            results = await self._results(items, options)
             for item, result in zip(items, results, strict=True):
                 if item.result.done():
                     continue
@@ -135,13 +139,13 @@ class Batching:
             for item in items:
                 item.result.cancel()  # the futures that are left when this task is cancelled
 
-    async def _results(self, items: list[_Item], timeout: Any, headers: dict[str, str]) -> list[Any]:
+    async def _results(self, items: list[_Item], options: PostOptions) -> list[Any]:
         """Return the result of each call, or its exception."""
         calls = [(item.method, item.params) for item in items]
         try:
             if len(calls) == 1:
-                return [await self._client.call(*calls[0], timeout=timeout, headers=headers)]
-            return await self._client.batch(calls, timeout=timeout, headers=headers)
+                return [await self._client.call(*calls[0], **options)]
+            return await self._client.batch(calls, **options)
         except TypeError as error:  # params that cannot be encoded: nothing was sent
             if len(items) == 1:
                 return [error]
@@ -149,6 +153,16 @@ class Batching:
             return [error] * len(items)
         # Halving finds the faulty params in a logarithmic number of rounds, and sends the other calls in few requests.
         middle = len(items) // 2
-        parts = [self._results(part, timeout, headers) for part in (items[:middle], items[middle:])]
+        parts = [self._results(part, options) for part in (items[:middle], items[middle:])]
         first, second = await asyncio.gather(*parts)
         return first + second
+
+
+def _key_of(extra: Mapping[str, Any] | None) -> object:
+    """Return what is equal for further members that are written alike."""
+    if not extra:
+        return None
+    try:
+        return Notification("", extra=dict(extra)).to_bytes()
+    except EncodeError:  # only the client's `default` can write them
+        return id(extra)

@@ -59,10 +59,13 @@ class PostOptions(TypedDict, total=False):
         timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's. For a batch
             it applies to the whole batch.
         headers: Further headers of the HTTP request.
+        extra: Further members of the message, or of each message of a batch, by name. They come before those of the
+            client's `extra`, and after those of a `Notification` in the batch.
     """
 
     timeout: float | Unset | None
     headers: Mapping[str, str] | None
+    extra: Mapping[str, Any] | None
 
 
 class _BaseClient(ExchangeClient, Generic[C]):
@@ -83,11 +86,12 @@ class _BaseClient(ExchangeClient, Generic[C]):
         default: Default = None,
         option: int = 0,
         hooks: Hooks | None = None,
+        extra: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         check_seconds("timeout", timeout, may_be_zero=False)
         check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
-        super().__init__(timeout, profile, raw, default, option, hooks)
+        super().__init__(timeout, profile, raw, default, option, hooks, extra)
         check_client(client, self._kind)
         refuse_httpx(*options.values())
         if client is not None and options:
@@ -146,6 +150,8 @@ class HttpClient(_BaseClient[httpx2.Client]):
         option: As in `encode`.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
             headers of the request, except with a batch.
+        extra: Further members of each message, by name, for a server that wants such as "auth" beside the params. It is
+            read at each message, so a dict may be changed after a login.
         options: Options of `httpx2.Client`, such as `auth`, `headers`, `transport` or `verify`.
 
     Raises:
@@ -181,7 +187,7 @@ class HttpClient(_BaseClient[httpx2.Client]):
             method: The method to call.
             params: A list (positional), a dict (named) or None.
             returns: The type of the result, as in `Session.call`.
-            options: See `PostOptions`: `timeout` and `headers`.
+            options: See `PostOptions`: `timeout`, `headers` and `extra`.
 
         Returns:
             The result.

@@ -65,11 +65,21 @@ class ExchangeClient:
     """
 
     def __init__(
-        self, timeout: float | None, profile: Profile, raw: bool, default: Default, option: int, hooks: Hooks | None
+        self,
+        timeout: float | None,
+        profile: Profile,
+        raw: bool,
+        default: Default,
+        option: int,
+        hooks: Hooks | None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         check_option(option)
         check_callable("default", default)
         check_type("profile", profile, Profile)
+        check_type("extra", extra, Mapping, may_be_none=True)
+        Notification("", extra=dict(extra or {}))  # refuses a name that JSON-RPC defines
+        self._extra = extra
         self._timeout = timeout
         self._profile = profile
         self._reads = _without_ids(profile)
@@ -95,12 +105,13 @@ class ExchangeClient:
         returns: Any,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a method and return its result."""
         read = None if returns is UNSET else result_reader(returns)
         seconds = self._seconds_of(timeout)
         id = next(self._ids)
-        text = self._encode_call(method, params, id)
+        text = self._encode_call(method, params, id, extra=self._members(extra))
         with exchange(self._hooks, {id: method}) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
             result = self._read_result(response, id, read is not None)
@@ -112,10 +123,11 @@ class ExchangeClient:
         params: Params,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Send a notification."""
         seconds = self._seconds_of(timeout)
-        text = self._encode_call(method, params)
+        text = self._encode_call(method, params, extra=self._members(extra))
         with exchange(self._hooks, {None: method}) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
         if not response.is_success:
@@ -127,28 +139,35 @@ class ExchangeClient:
         returns: Any,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Send calls and notifications in one request."""
         seconds = self._seconds_of(timeout)
-        calls, text = self._encode_batch(items)
+        calls, text = self._encode_batch(items, self._members(extra))
         read = None if returns is UNSET else results_reader(returns, list(calls.values()))
         with exchange(self._hooks, calls) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
             found = sent.settled(self._read_results(response, calls, read is not None))
         return found if read is None else read(found)
 
-    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[dict[int | None, str], bytes]:
+    def _members(self, extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the further members of a message; those of the call come before those of the client."""
+        return {**(self._extra or {}), **(extra or {})}
+
+    def _encode_batch(
+        self, items: Iterable[BatchItem], extra: Mapping[str, Any]
+    ) -> tuple[dict[int | None, str], bytes]:
         """Return the methods of the calls in a batch by id, and its text."""
         calls: dict[int | None, str] = {}
         texts = []
         for item in items:
             if isinstance(item, Notification):
-                texts.append(self._encode_call(item.method, item.params))
+                texts.append(self._encode_call(item.method, item.params, extra={**extra, **(item.extra or {})}))
             else:
                 method, params = item
                 id = next(self._ids)
                 calls[id] = method
-                texts.append(self._encode_call(method, params, id))
+                texts.append(self._encode_call(method, params, id, extra=extra))
         if not texts:
             raise ValueError("a batch must not be empty")
         if calls:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict
+
+import msgspec
 
 from .._checks import check_count, check_seconds, check_type
 from ..types import UNSET, Unset
 
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PREFIX: Final = r"[A-Za-z0-9_-]{1,64}"
 
 
 class EventStore(Protocol):
@@ -111,8 +112,7 @@ class HttpOptions(TypedDict, total=False):
 # The prefix is a part of a header and of the names of streams, where "." ends the prefix, and "/" the id.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of an endpoint with their defaults and checks. `HttpOptions` says what they mean.
 
     Raises:
@@ -149,7 +149,7 @@ class HttpSettings:
         check_type("session_prefix", self.session_prefix, str, may_be_none=True)
         if not self.path.startswith("/"):
             raise ValueError('path must begin with "/"')
-        if self.session_prefix is not None and not _PREFIX.fullmatch(self.session_prefix):
+        if self.session_prefix is not None and not re.fullmatch(_PREFIX, self.session_prefix):
             raise ValueError("session_prefix must have only letters, digits, - and _")
 
 

@@ -221,9 +221,9 @@ class BlockingSession(Blocking):
         """
         return self.wait_for(lambda: self.session.call(method, params, returns=returns, **options))
 
-    def notify(self, method: str, params: Params = None) -> None:
+    def notify(self, method: str, params: Params = None, *, extra: Mapping[str, Any] | None = None) -> None:
         """Send a notification; return when it is in the write buffer: see `Session.notify`."""
-        self.wait_for(lambda: self.session.notify(method, params))
+        self.wait_for(lambda: self.session.notify(method, params, extra=extra))
 
     def call_batch(
         self,
@@ -231,10 +231,11 @@ class BlockingSession(Blocking):
         *,
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Send several calls and notifications in one batch: see `Session.call_batch`."""
         items = list(items)
-        return self.wait_for(lambda: self.session.call_batch(items, returns=returns, timeout=timeout))
+        return self.wait_for(lambda: self.session.call_batch(items, returns=returns, timeout=timeout, extra=extra))
 
     def stream(
         self,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
@@ -55,6 +55,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | Unset | None
     idle_timeout: float | None
     on_progress: Callable[[Any], object] | None
+    extra: Mapping[str, Any] | None
 
 
 class Caller:
@@ -114,6 +115,7 @@ class Caller:
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
+        extra: Mapping[str, Any] | None = None,
         destination: Destination | None = None,
     ) -> Any:
         """Call a method of the peer and return its result.
@@ -130,6 +132,7 @@ class Caller:
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
             on_progress: Called with each progress value.
+            extra: Further members of the message, by name. They come before those of the option `extra`.
             destination: The `destination` of the peer's request to which this call belongs. Transports such as HTTP
                 send the messages of each request on a separate stream.
 
@@ -145,7 +148,8 @@ class Caller:
             InvalidResponse: The response is malformed: the text says how, and the cause is the ParseError. Or the
                 result is not of the type `returns`: the text names the method and the place.
             StateError: The session is not started.
-            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
+            EncodeError, TypeError: The params or `extra` cannot be encoded, or the type `returns` is not supported.
+            ValueError: JSON-RPC defines a name in `extra`, or a timeout is negative or NaN.
         """
         read = None if returns is UNSET else result_reader(returns)
         # Like `waiting`, but without the cost of a context manager, because this runs for each call.
@@ -160,7 +164,9 @@ class Caller:
                 timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
             seconds = self.seconds_of(timeout)
-            call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future, is_only)
+            call = self._engine.call(
+                method, params, seconds, idle_timeout, on_progress, destination, future, is_only, extra=extra
+            )
             try:
                 result = await future
             except asyncio.CancelledError:
@@ -226,6 +232,7 @@ class Caller:
         *,
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Send several calls and notifications in one batch.
 
@@ -234,6 +241,7 @@ class Caller:
             returns: The type of all results, as in `call`; or a list with a type for each item, in which that of a
                 notification is not used.
             timeout: Seconds for each call, as in `call`.
+            extra: As in `call`, for each message of the batch. The `extra` of a `Notification` comes before it.
 
         Returns:
             One value for each item, in order: the result of the call, the exception that `call` would raise for it, or
@@ -253,11 +261,16 @@ class Caller:
         with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
-            found = await self._call_batch(items, count, timeout, may_exceed)
+            found = await self._call_batch(items, count, timeout, may_exceed, extra)
         return found if read is None else read(found)
 
     async def _call_batch(
-        self, items: list[tuple[str, Any] | Notification], left: int, timeout: float | Unset | None, may_exceed: bool
+        self,
+        items: list[tuple[str, Any] | Notification],
+        left: int,
+        timeout: float | Unset | None,
+        may_exceed: bool,
+        extra: Mapping[str, Any] | None,
     ) -> list[Any]:
         self._check_started()
         done = self._loop.create_future()
@@ -272,7 +285,7 @@ class Caller:
                 done.set_result(None)
 
         seconds = self.seconds_of(timeout)
-        calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed)
+        calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed, extra)
         try:
             if left:
                 await done
@@ -356,20 +369,34 @@ class Caller:
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def notify(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
-        """Send a notification. Raises what `call` raises before sending. `destination` is as in `call`."""
+    async def notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        destination: Destination | None = None,
+    ) -> None:
+        """Send a notification. Raises what `call` raises before sending. `extra` and `destination` are as in `call`."""
         await self._wait_to_notify()
-        self.notify_soon(method, params, destination=destination)
+        self.notify_soon(method, params, extra=extra, destination=destination)
 
     async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
             with waiting():
                 await self._driver.wait_queue.wait(lambda: self._may_send(0))
 
-    def notify_soon(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
-        """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
+    def notify_soon(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        destination: Destination | None = None,
+    ) -> None:
+        """Send a notification without waiting for room in the write buffer. The options are as in `notify`."""
         self._check_started()
-        self._engine.notify(method, params, destination)
+        self._engine.notify(method, params, destination, extra)
 
     def notify_as(self, method: str, params: Params, texts: dict[Any, bytes]) -> bool:
         """Send a notification at once, if the peer reads: one step of `broadcast`.

@@ -33,14 +33,14 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from .._checks import check_callable, check_seconds
-from ..codec import Message, Notification, ParseError, Request, Response
+from ..codec import Notification, ParseError, Response
 from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec._kinds import is_id_too_long
@@ -130,6 +130,7 @@ class Calls:
         max_tombstones: Maximum number of tombstones of calls that were given up.
         default: As in `encode`.
         encoders: Write the messages.
+        extra: Further members of each message, read when it is written.
 
     Attributes:
         convention: The same as the argument.
@@ -146,11 +147,13 @@ class Calls:
         max_tombstones: int = 10_000,
         default: Default = None,
         encoders: Encoders = PLAIN,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
         self._encoders = encoders
+        self._extra = extra
         self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
         self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._numbers = itertools.count(1)
@@ -363,6 +366,7 @@ class Calls:
         on_progress: Callable[[Any], object] | None = None,
         may_exceed: bool = False,
         is_stream: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> tuple[Call, bytes]:
         """Begin a call as `Engine.call` describes it. Return the call and the request to send.
 
@@ -376,7 +380,7 @@ class Calls:
         try:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress, is_stream)
-            return call, self._text(call, method, params, True)
+            return call, self._text(call, method, params, True, extra)
         except (Exception, CancelledError):
             self.withdraw(call)
             raise
@@ -387,6 +391,7 @@ class Calls:
         now: float,
         timeout: float | None = None,
         may_exceed: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> tuple[list[Call | None], bytes]:
         """Begin several calls in one batch as `Engine.call_batch` describes it. Return the calls and the batch to send.
 
@@ -400,12 +405,13 @@ class Calls:
             for item in items:
                 if isinstance(item, Notification):
                     found.append(None)
-                    texts.append(self._text(None, item.method, item.params, False))
+                    own = item.extra if extra is None else {**extra, **(item.extra or {})}
+                    texts.append(self._text(None, item.method, item.params, False, own))
                 else:
                     method, params = item
                     call = self.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
-                    texts.append(self._text(call, method, params, False))
+                    texts.append(self._text(call, method, params, False, extra))
         except (Exception, CancelledError):
             for begun in found:
                 if begun is not None:
@@ -425,30 +431,37 @@ class Calls:
     def form(self) -> tuple[int, int] | None:
         """What decides how a notification is written: the identities of the profile and of `default`, while they live.
 
-        None if each one is written anew, because a hook adds its trace.
+        None if each one is written anew, because a hook adds its trace, or there are further members.
         """
-        return None if self.prepare is not None else (id(self._encoders.profile), id(self._default))
+        return None if self.prepare is not None or self._extra else (id(self._encoders.profile), id(self._default))
 
-    def notify(self, method: str, params: Any = None) -> bytes:
+    def notify(self, method: str, params: Any = None, extra: Mapping[str, Any] | None = None) -> bytes:
         """Return a notification to send. Raises what `encode_notification` raises."""
-        return self._text(None, method, params, True)
+        return self._text(None, method, params, True, extra)
 
-    def _text(self, call: Call | None, method: str, params: Any, delimited: bool) -> bytes:
-        """Return the request of a call, or a notification."""
-        extra = None
+    def _text(
+        self, call: Call | None, method: str, params: Any, delimited: bool, extra: Mapping[str, Any] | None
+    ) -> bytes:
+        """Return the request of a call, or a notification.
+
+        Of its further members, those of the caller come before the trace context, and that before the session's.
+        """
         prepared = None if self.prepare is None else self.prepare(None if call is None else call.id, method)
         if prepared is not None:
             trace, context = prepared
             if call is not None:
                 call.trace = trace
             if context:
-                params, extra = self.convention.with_trace(decoded(params), context)
+                params, traced = self.convention.with_trace(decoded(params), context)
+                if traced is not None:
+                    extra = {**traced, **(extra or {})}
+        if extra is not None or self._extra:
+            id = UNSET if call is None else call.id
+            extra = {**(self._extra or {}), **(extra or {})}
+            return self._encoders.encode_call(
+                method, params, id, delimited=delimited, default=self._default, extra=extra
+            )
         try:
-            if extra is not None:
-                message: Message = Notification(method, params, extra=cast("Any", extra))
-                if call is not None:
-                    message = Request(call.id, method, params, extra=cast("Any", extra))
-                return self._encoders.encode(message, delimited=delimited, default=self._default)
             if call is None:
                 return self._encode_notification(method, params, delimited=delimited)
             return self._encode_request(call.id, method, params, delimited=delimited)
@@ -465,7 +478,7 @@ class Calls:
         if call.method in self.convention.never_cancelled or is_wide(call.id):
             return b""
         message = self.convention.cancellation(call.id, reason)
-        return b"" if message is None else self._encode_notification(*message)
+        return b"" if message is None else self._notice(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
         """Return the notification that this side begins to close; b"" if the convention has none.
@@ -474,7 +487,11 @@ class Calls:
             last: As in `Goodbye`.
         """
         message = self.convention.goodbye(last)
-        return b"" if message is None else self._encode_notification(*message)
+        return b"" if message is None else self._notice(*message)
+
+    def _notice(self, method: str, params: Any) -> bytes:
+        """Return a notification of the convention."""
+        return self._encoders.encode_call(method, params, default=self._default, extra=self._extra)
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""

@@ -118,12 +118,13 @@ class Engine:
         max_calls: int = 100_000,
         default: Default = None,
         encoders: Encoders = PLAIN,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         convention = _CONVENTION if convention is None else convention
         handlers = Handlers() if handlers is None else handlers
         found = _NO_HOOKS if hooks is None else FoundHooks(hooks)
         self.calls: Calls = Calls(
-            convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders
+            convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders, extra=extra
         )
         self.calls.prepare = found.call_prepared
         self.requests: Requests = Requests(convention, default, encoders)
@@ -390,6 +391,7 @@ class Engine:
         waiter: Any = None,
         may_exceed: bool = False,
         is_stream: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> Call:
         """Begin a call. `Driver.settled` reports its outcome.
 
@@ -406,6 +408,7 @@ class Engine:
                 limit how many there are, and two peers whose calls in flight all wait for calls back would wait
                 forever.
             is_stream: Whether the peer is asked for parts of the result as progress.
+            extra: Further members of the message, beside those of the engine's `extra`.
 
         Returns:
             The call. It may have settled already, if a hook has cancelled it.
@@ -418,7 +421,7 @@ class Engine:
         if not self.may_call:
             raise self.refusal()
         call, text = self.calls.request(
-            method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream
+            method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream, extra
         )
         call.waiter = waiter  # before it is sent, when a hook may cancel it, and so settle it
         call.destination = destination
@@ -431,6 +434,7 @@ class Engine:
         timeout: float | None = None,
         make_waiter: Callable[[int], Any] | None = None,
         may_exceed: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[Call | None]:
         """Begin several calls in one batch.
 
@@ -439,6 +443,7 @@ class Engine:
             timeout: As in `call`, for each call.
             make_waiter: Returns the `waiter` of the call at an index.
             may_exceed: As in `call`, for all of them.
+            extra: As in `call`, for each message of the batch.
 
         Returns:
             For each item its call, or None for a notification.
@@ -449,7 +454,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        found, text = self.calls.batch(items, self._clock(), timeout, may_exceed)
+        found, text = self.calls.batch(items, self._clock(), timeout, may_exceed, extra)
         if make_waiter is not None:
             for index, call in enumerate(found):
                 if call is not None:
@@ -457,11 +462,17 @@ class Engine:
         self._send_calls([call for call in found if call is not None], text, None)
         return found
 
-    def notify(self, method: str, params: Any = None, destination: Destination | None = None) -> None:
+    def notify(
+        self,
+        method: str,
+        params: Any = None,
+        destination: Destination | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         """Send a notification. Raises what `call` raises."""
         if not self.may_call:
             raise self.refusal()
-        self._send_calls([], self.calls.notify(method, params), destination)
+        self._send_calls([], self.calls.notify(method, params, extra), destination)
 
     def ping(self, timeout: float, method: str | None = None, params: Any = None) -> Call:
         """Begin a call that asks for any response, even if `max_calls` calls are in flight.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypedDict, Unpack, cast
 
 from .._checks import check_callable, check_count, check_seconds, check_type
+from ..codec import Notification
 from ..codec._json import Default
 from ..errors import RpcError
 from ..hooks import Hooks
@@ -29,6 +30,8 @@ class SessionOptions(TypedDict, total=False):
         id_factory: Returns the id of the next call, an int or a str of at most 512 bytes; by default ids count from 1.
         default: As in `encode`, for results, error data and params. Without one, results and error data may hold
             models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
+        extra: Further members of each request and notification that this side sends, by name, for a server that wants
+            such as "auth" beside the params. It is read at each message, so a dict may be changed after a login.
         context: Any object, such as the user: `SessionContext.context` for the handlers.
         max_calls: Maximum number of calls in flight; further calls wait. 4096 by default.
         max_handlers: Maximum number of async handlers that run at a time, not counting those that wait in `call`. 256
@@ -53,6 +56,7 @@ class SessionOptions(TypedDict, total=False):
     response_policy: ResponsePolicy | ResponseBudget | Unset
     id_factory: Callable[[], int | str] | None
     default: Default
+    extra: Mapping[str, Any] | None
     context: Any
     max_calls: int
     max_handlers: int
@@ -73,6 +77,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "response_policy": UNSET,
     "id_factory": None,
     "default": None,
+    "extra": None,
     "context": None,
     "max_calls": 4096,
     "heartbeat_seconds": None,
@@ -115,6 +120,8 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     check_type("group", checked["group"], SessionGroup, may_be_none=True)
     check_callable("id_factory", checked["id_factory"])
     check_callable("default", checked["default"])
+    check_type("extra", checked["extra"], Mapping, may_be_none=True)
+    Notification("", extra=dict(checked["extra"] or {}))  # refuses a name that JSON-RPC defines
     if not isinstance(checked["response_policy"], Unset):
         budget_for(checked["response_policy"])
     check_type("errors", checked["errors"], Mapping, may_be_none=True)

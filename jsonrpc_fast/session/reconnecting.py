@@ -293,12 +293,15 @@ class ReconnectingSession:
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a method of the peer, like `Session.call`. The timeout includes the wait for a connection."""
         read = None if returns is UNSET else result_reader(returns)
 
         def call(session: Session, left: float | None) -> Awaitable[Any]:
-            return session.call(method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress)
+            return session.call(
+                method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress, extra=extra
+            )
 
         result = await self.use(call, timeout)
         return result if read is None else read(method, result)
@@ -309,13 +312,14 @@ class ReconnectingSession:
         *,
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Send several calls in a batch, like `Session.call_batch`. The timeout includes the wait for a connection."""
         items, read = read_batch(items, returns)
         results: list[Any] = []
 
         async def call(session: Session, left: float | None) -> None:
-            results[:] = await session.call_batch(items, timeout=left)
+            results[:] = await session.call_batch(items, timeout=left, extra=extra)
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
             ]
@@ -362,18 +366,24 @@ class ReconnectingSession:
 
         return Stream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
 
-    async def notify(self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET) -> None:
+    async def notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         """Send a notification, like `Session.notify`.
 
         Args:
-            method: The method.
-            params: The params.
+            method: The method. `params` and `extra` are as in `Session.notify`.
             timeout: Seconds to wait for a connection; None: no limit. The default is the option `timeout`.
 
         Raises:
             CallTimeout: There was no connection in time.
         """
-        await self.use(lambda session, _: session.notify(method, params), timeout)
+        await self.use(lambda session, _: session.notify(method, params, extra=extra), timeout)
 
     async def use(
         self, send: Callable[[Session, float | None], Awaitable[T]], timeout: float | Unset | None = UNSET

@@ -113,6 +113,7 @@ class Session(Caller):
             id_factory=checked["id_factory"],
             max_calls=checked["max_calls"],
             default=checked["default"],
+            extra=checked["extra"],
             encoders=transport.encoders if isinstance(transport, Connection) else PLAIN,
         )
         self._close_seconds = checked["close_seconds"]

@@ -308,6 +308,9 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (["tcp://127.0.0.1:1", "add", "1"], 2, "1 is not NAME=VALUE"),
         (["--header", "A: b", "tcp://127.0.0.1:1", "add"], 2, "--header needs a URL"),
         (["--mcp", "tcp://127.0.0.1:1", "add"], 2, "--mcp needs a URL"),
+        (["--mcp", "--extra", "a=1", "http://127.0.0.1:1", "add"], 2, "--extra is for JSON-RPC"),
+        (["--extra", "id=1", "http://127.0.0.1:1", "add"], 2, "id is not an extra member"),
+        (["--extra", "a", "http://127.0.0.1:1", "add"], 2, "a is not NAME=VALUE"),
         (["tcp://127.0.0.1:1"], 2, "expected METHOD"),
         ([], 2, "expected TARGET, or a command after --"),
         (["--timeout", "0", "http://localhost", "add"], 2, "must be a number of seconds, more than 0"),
@@ -318,6 +321,27 @@ def test_a_call_that_fails(words: list[str], status: int, said: str, capfd: pyte
     found, output, error = call(capfd, "call", *words)
     assert (found, output) == (status, "")
     assert said in error
+
+
+def test_further_members(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        seen: list[bytes] = []
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                seen.append(connection.recv(65536))
+                connection.sendall(b'{"jsonrpc":"2.0","id":1,"result":[]}\n')
+                connection.recv(65536)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        target = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        words = ["--extra", "auth=0424bd", "--extra", "src=user", "--extra", "n=1.50", target, "host.get", "limit=1"]
+        assert call(capfd, "call", *words) == (0, "[]\n", "")
+        thread.join(SECONDS)
+    text = '{"jsonrpc":"2.0","id":1,"method":"host.get","params":{"limit":1},"auth":"0424bd","src":"user","n":1.5}\n'
+    assert seen == [text.encode()]
 
 
 def test_a_refused_websocket(capfd: pytest.CaptureFixture[str]) -> None:

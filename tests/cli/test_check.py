@@ -18,6 +18,7 @@ from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing, frame
+from jsonrpc_fast.recordings import record_line
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
 from ..support.tables import rows
@@ -186,11 +187,14 @@ def test_max_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         f"bad.ndjson:{line}: byte {2 * line - 2}: NOT_AN_OBJECT: the message is not an object\n"
         for line in range(1, 13)
     ]
+    more = "more faults not shown: --max-faults all shows them\n"
     assert cli.main(["check", "bad.ndjson"]) == 1
-    assert capsys.readouterr().out == "".join(faults[:10]) + "bad.ndjson: 2 more faults not shown\n" + summary
+    assert capsys.readouterr().out == "".join(faults[:10]) + f"bad.ndjson: 2 {more}" + summary
     assert cli.main(["check", "--max-faults", "1", "bad.ndjson"]) == 1
-    assert capsys.readouterr().out == faults[0] + "bad.ndjson: 11 more faults not shown\n" + summary
+    assert capsys.readouterr().out == faults[0] + f"bad.ndjson: 11 {more}" + summary
     assert cli.main(["check", "--max-faults", "12", "bad.ndjson"]) == 1
+    assert capsys.readouterr().out == "".join(faults) + summary
+    assert cli.main(["check", "--max-faults", "all", "bad.ndjson"]) == 1
     assert capsys.readouterr().out == "".join(faults) + summary
     assert cli.main(["check", "--max-faults=0", "bad.ndjson"]) == 1
     assert capsys.readouterr().out == summary
@@ -242,6 +246,7 @@ def test_json(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
             "profile": "jsonrpc",
             "counts": {"request": 2, "notification": 1, "result": 2, "error": 1, "batch": 1, "invalid": 5},
             "faults": {"MALFORMED_JSON": 1, "TRUNCATED": 1, "NOT_AN_OBJECT": 1, "MISSING_JSONRPC": 1, "MISSING_ID": 1},
+            "shown": 3,
         },
     ]
 
@@ -340,7 +345,8 @@ def test_json_of_several_files(tmp_path: Path) -> None:
         "check", "--json", "--profile", "lsp", "good.ndjson", "absent.ndjson", "good.ndjson", cwd=tmp_path
     )
     counts = '{"request": 1, "notification": 0, "result": 0, "error": 0, "batch": 0, "invalid": 0}'
-    summary = f'{{"type": "summary", "file": "good.ndjson", "profile": "lsp", "counts": {counts}, "faults": {{}}}}\n'
+    rest = f'"profile": "lsp", "counts": {counts}, "faults": {{}}, "shown": 0'
+    summary = f'{{"type": "summary", "file": "good.ndjson", {rest}}}\n'
     assert process.stdout == summary * 2
     assert process.stderr == "jsonrpc-fast: cannot read absent.ndjson: No such file or directory\n"
     assert process.returncode == 2
@@ -536,6 +542,39 @@ def test_suggest(file: Path, capsys: pytest.CaptureFixture[str], lines: list[byt
     cli.main(["check", "--suggest", "--json", "f"])
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert summary["suggested"] == (None if advice.startswith("no") else advice.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize("start", ["d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d", "0a0d0d0a"])
+def test_a_capture_of_packets(start: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(bytes.fromhex(start) + b"\2\0\4\0\0\0")
+    assert cli.main(["check", "f"]) == 2
+    assert capsys.readouterr().err == (
+        "jsonrpc-fast: f is a capture of packets; write its TCP streams to files, and check those: tcpflow -r FILE\n"
+    )
+
+
+def test_the_messages_of_a_recording(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"id":1,"result":2}', b"printed", b"[1,2]"]
+    lines = [record_line(text, "client", time=1764000000.125) for text in texts]
+    file.write_bytes(b"".join(lines) + b'{"time":1\n')
+    assert cli.main(["check", "--suggest", "f"]) == 1
+    places = [sum(map(len, lines[:number])) + lines[number].index(text) for number, text in enumerate(texts)]
+    assert capsys.readouterr().out.splitlines() == [
+        f"f:2: byte {places[1]}: MISSING_JSONRPC: jsonrpc is missing",
+        f"f:3: byte {places[2]}: MALFORMED_JSON: the text is not JSON",
+        f"f:4: byte {places[3]}, item 0: NOT_AN_OBJECT: the message is not an object",
+        f"f:4: byte {places[3]}, item 1: NOT_AN_OBJECT: the message is not an object",
+        f"f:5: byte {sum(map(len, lines)) + 9}: MALFORMED_JSON: the text is not JSON",
+        "f: no preset accepts all messages",
+        "f: request 1, notification 0, result 0, error 0, batch 1, invalid 5",
+        "f: MALFORMED_JSON 2",
+        "f: NOT_AN_OBJECT 2",
+        "f: MISSING_JSONRPC 1",
+    ]
+    file.write_bytes(b"".join(lines[:2]))
+    assert cli.main(["check", "--suggest", "--json", "f"]) == 1
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["suggested"], summary["shown"]) == ("client", 1)
 
 
 def test_messages_of_the_debug_adapter_protocol(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

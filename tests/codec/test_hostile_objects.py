@@ -284,7 +284,7 @@ WALK = """
     SKIPPED = ("__class__", "__subclasshook__", "__init_subclass__", "__new__", "__getattribute__", "__dir__")
     seen = set()
     for name, value in sorted(vars(impl).items()):
-        if getattr(value, "__module__", None) != impl.__name__ or not callable(value):
+        if getattr(value, "__module__", None) not in (impl.__name__, "jsonrpc_fast") or not callable(value):
             continue
         seen.add(name)
         walk(value, 3 if isinstance(value, type) else 2)

@@ -72,6 +72,15 @@ async def test_the_calls_of_a_turn() -> None:
     assert posts.sizes == [100, 100, 50, 0]
 
 
+async def test_calls_with_equal_further_members_are_sent_together() -> None:
+    posts = Posts()
+    async with batching(posts, default=str) as calls:
+        # Only the client's `default` can write the last two.
+        members: list[Any] = [{"a": 1}, {"a": 2}, {"a": 1}, None, {}, {"a": object()}, {"a": object()}]
+        assert await asyncio.gather(*[calls.call("add", [1, 2], extra=extra) for extra in members]) == [3] * 7
+    assert sorted(posts.sizes) == [0, 0, 0, 2, 2]
+
+
 async def test_each_caller_gets_its_own_outcome() -> None:
     posts = Posts()
     async with batching(posts) as calls:

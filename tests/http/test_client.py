@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import importlib.util
+import json
 import subprocess
 import sys
 import threading
@@ -193,6 +194,33 @@ def test_batch(way: Way) -> None:
     items = [("add", [1, 2]), Notification("notify", [2]), ("fail", None), ("echo", {"value": "x"})]
     three, error, text = way.serve(lambda client: client.batch(items))
     assert (three, type(error), error.code, text, notified) == (3, RpcError, 5, "x", [2])
+
+
+@every_way
+def test_further_members(way: Way) -> None:
+    seen: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(json.loads(request.content))
+        sent = seen[-1] if isinstance(seen[-1], list) else [seen[-1]]
+        results = [{"jsonrpc": "2.0", "id": message["id"], "result": 3} for message in sent if "id" in message]
+        return way.http.Response(200, json=results if isinstance(seen[-1], list) else results[0] if results else None)
+
+    members = {"auth": "a", "src": "user"}
+    for send in (
+        lambda client: client.call("m", [1]),
+        lambda client: client.call("m", [1], extra={"auth": "b"}),
+        lambda client: client.notify("m", extra={"n": 1}),
+        lambda client: client.batch([("m", [1]), Notification("n", extra={"src": "own"})], extra={"auth": "b"}),
+    ):
+        way.answered(send, answer, extra=members)
+    one, other, third, batch = seen
+    assert one == {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [1], **members}
+    assert (other["auth"], other["src"]) == ("b", "user")
+    assert third == {"jsonrpc": "2.0", "method": "m", **members, "n": 1}
+    assert [(message["auth"], message["src"]) for message in batch] == [("b", "user"), ("b", "own")]
+    with pytest.raises(ValueError, match=r"^id is not an extra member$"):
+        way.answered(lambda client: None, answer, extra={"id": 1})
 
 
 @every_way

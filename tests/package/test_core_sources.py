@@ -106,6 +106,9 @@ def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
         named - set(re.findall(r"\w+", code + "".join([path.read_text() for path in SOURCES if path != core]))) == set()
     )
     imports = [node for node in ast.parse(python_imports(code)).body if isinstance(node, ast.ImportFrom)]
+    for path in SOURCES:
+        lines = re.findall(r"^ +(from \.+\w[\w.]* import \w+)", path.read_text(), re.MULTILINE)
+        imports += [node for line in lines for node in ast.parse(line).body if isinstance(node, ast.ImportFrom)]
     called = set()
     for node in imports:
         module = importlib.import_module("." * node.level + (node.module or ""), "jsonrpc_fast.codec")

@@ -80,15 +80,41 @@ REPORT = """
 import json, jsonrpc_fast
 from jsonrpc_fast import codec
 message = jsonrpc_fast.decode(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
-print(json.dumps([jsonrpc_fast.BACKEND, codec.CORE_FAULT, type(message).__module__, repr(message)]))
+print(json.dumps([jsonrpc_fast.BACKEND, codec.CORE_FAULT, codec.backend.__name__, repr(message)]))
 """
 REQUEST = "Request(id=1, method='m', params=None)"
+
+
+PICKLED = """
+import pickle, sys, jsonrpc_fast
+public = {name: getattr(jsonrpc_fast, name) for name in jsonrpc_fast.__all__}
+named = {name: value for name, value in public.items() if getattr(value, "__qualname__", None) == name}
+assert len(named) > 30
+if len(sys.argv) > 1:
+    assert pickle.loads(bytes.fromhex(sys.argv[1])) == named
+print(pickle.dumps(named, 0).hex())
+"""
 
 
 def test_names() -> None:
     assert jsonrpc_fast.__all__ == NAMES
     for name in NAMES:
         assert getattr(jsonrpc_fast, name) is not None
+
+
+def test_functions_and_classes_are_pickled_by_their_public_names() -> None:
+    """So a pickle of the core is read where only the pure backend is, as in interpreters that cannot have the core."""
+
+    def pickled(pure: str, *given: str) -> str:
+        command = [sys.executable, "-c", PICKLED, *given]
+        environment = {**os.environ, "JSONRPC_FAST_PURE": pure}
+        return subprocess.run(command, env=environment, capture_output=True, check=True, text=True, timeout=60).stdout
+
+    of_core = pickled("")
+    of_pure = pickled("1", of_core.strip())
+    assert of_core == of_pure
+    modules = set(re.findall(r"^c(jsonrpc_fast\S*)$", bytes.fromhex(of_pure).decode(), re.MULTILINE))
+    assert modules == {"jsonrpc_fast", *[f"jsonrpc_fast.{name}" for name in ("codes", "errors", "profile", "types")]}
 
 
 def test_a_star_import_gives_all_names() -> None:

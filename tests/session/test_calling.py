@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, ParseError, Request, Response
+from jsonrpc_fast import JSONRPC, Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import (
     CallCancelled,
     CallTimeout,
@@ -22,7 +22,14 @@ from jsonrpc_fast.errors import (
     RpcError,
     StateError,
 )
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
+from jsonrpc_fast.session import (
+    Convention,
+    LspConvention,
+    McpConvention,
+    ReconnectingSession,
+    Session,
+    SessionContext,
+)
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
 from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions
@@ -621,3 +628,99 @@ async def test_a_notification_that_is_cancelled_when_it_has_room_is_not_sent() -
         await settle()
         assert future.cancelled()
         assert [message.method for message in wire.received] == ["large"]
+
+
+# Further members of the messages, from callers.
+
+KEEPING = JSONRPC.replace(extra_members="keep")
+
+
+async def test_further_members_of_a_call_come_before_those_of_the_session() -> None:
+    members = {"auth": "a", "src": "user"}
+    async with session_and_wire(profile=KEEPING, extra=members, convention=LspConvention()) as (session, wire):
+        id = session.call_soon("m", [1])
+        assert await wire.next() == Request(id, "m", [1], extra=members)
+        session.cancel(id)
+        assert await wire.next() == Notification("$/cancelRequest", {"id": id}, extra=members)
+        task = asyncio.create_task(session.call("m", extra={"auth": "b", "n": 2**70}))
+        request = await wire.next()
+        assert request.extra == {"auth": "b", "src": "user", "n": 2**70}
+        wire.send(Response(request.id, 1).to_bytes())
+        assert await task == 1
+        members["auth"] = "after a login"
+        await session.notify("n")
+        assert await wire.next() == Notification("n", extra=members)
+        await session.notify("n", extra={"src": "x"})
+        assert await wire.next() == Notification("n", extra={"auth": "after a login", "src": "x"})
+
+
+async def test_further_members_of_a_batch() -> None:
+    async with session_and_wire(profile=KEEPING) as (session, wire):
+        items: list[Any] = [("m", [1]), Notification("n"), Notification("n", extra={"a": "own"})]
+        task = asyncio.create_task(session.call_batch(items, extra={"a": 1}))
+        received = await wire.next()
+        assert [message.extra for message in received] == [{"a": 1}, {"a": 1}, {"a": "own"}]
+        wire.send(Response(received[0].id, 1).to_bytes())
+        assert await task == [1, None, None]
+
+
+async def test_further_members_through_a_reconnecting_session() -> None:
+    one, other = memory_pair(profile=KEEPING)
+    wire = Wire(other)
+    await other.start()
+    async with ReconnectingSession(lambda: one, extra={"auth": "a"}) as session:
+        await session.notify("n", extra={"src": 1})
+        assert await wire.next() == Notification("n", extra={"auth": "a", "src": 1})
+        for send in (
+            session.call("m", extra={"auth": "b"}),
+            session.call_batch([("m", None)], extra={"auth": "b"}),
+        ):
+            task = asyncio.ensure_future(send)
+            found = await wire.next()
+            [request] = found if isinstance(found, list) else [found]
+            assert request.extra == {"auth": "b"}
+            wire.send(Response(request.id, 1).to_bytes())
+            assert await task in (1, [1])
+    await other.disconnect()
+
+
+@rows("convention", [Convention(), McpConvention()])
+async def test_further_members_beside_a_trace_context(convention: Convention) -> None:
+    class Traced:
+        def call_prepared(self, id: object, method: str) -> Any:
+            return None, {"traceparent": "00-1-2-03"}
+
+    options: dict[str, Any] = {"hooks": Traced(), "extra": {"auth": "a", "src": 1}, "convention": convention}
+    async with session_and_wire(profile=KEEPING, **options) as (session, wire):
+        session.call_soon("m")
+        first = await wire.next()
+        task = asyncio.create_task(session.call("m", extra={"auth": "b"}))
+        second = await wire.next()
+        is_mcp = isinstance(convention, McpConvention)
+        trace = {} if is_mcp else {"traceparent": "00-1-2-03"}
+        assert first.extra == {"auth": "a", "src": 1, **trace}
+        assert second.extra == {"auth": "b", "src": 1, **trace}
+        assert (second.params is not None) is is_mcp
+        task.cancel()
+        await settle()
+
+
+@rows(
+    ("extra", "kind", "text"),
+    [
+        ({"id": 1}, ValueError, "id is not an extra member"),
+        ({1: 1}, TypeError, "the names of extra members must be of type str, not int"),
+        ({"a": {"b": object()}}, EncodeError, "Type is not JSON serializable: object: /a/b of extra, in m"),
+    ],
+)
+async def test_further_members_that_cannot_be_sent(extra: Any, kind: type[Exception], text: str) -> None:
+    async with session_and_wire() as (session, wire):
+        for send in (session.call, session.notify):
+            with pytest.raises(kind, match=re.escape(text)):
+                await send("m", extra=extra)
+        with pytest.raises(kind, match=re.escape(text)):
+            await session.call_batch([("m", None)], extra=extra)
+        assert (session.is_idle, wire.received) == (True, [])
+    if kind is not EncodeError:
+        with pytest.raises(kind, match=re.escape(text)):
+            Session(memory_pair()[0], extra=extra)

@@ -286,7 +286,7 @@ class Seen(Faults):
         self.traces.append(trace)
 
 
-FAILING = [(Raising(), "ValueError('mine')"), (Unwritable(), "EncodeError('Type is not JSON serializable: object')")]
+FAILING = [(Raising(), "ValueError('mine')"), (Unwritable(), "EncodeError('Type is not JSON serializable: object: ")]
 
 
 @rows("convention, fault", FAILING)
@@ -301,7 +301,7 @@ async def test_a_cancellation_that_fails_is_reported_and_every_call_ends(convent
         assert session.cancel(4)
         outcomes = await results_of(*calls, cancelled)
         assert [type(outcome) for outcome in outcomes] == [CallTimeout, CallTimeout, CallTimeout, CallCancelled]
-        assert [repr(error) for error in faults.seen] == [fault] * 4
+        assert [repr(error).startswith(fault) for error in faults.seen] == [True] * 4
         assert [message.method for message in wire.received] == ["m"] * 4
 
 
@@ -315,7 +315,7 @@ async def test_a_goodbye_that_fails_is_reported_and_the_session_closes(conventio
         faults.seen.clear()
         await session.close()
         assert not session.is_connected
-        assert [repr(error) for error in faults.seen] == [fault]
+        assert [repr(error).startswith(fault) for error in faults.seen] == [True]
         await settle()
         assert wire.received == []
 

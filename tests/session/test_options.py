@@ -21,6 +21,7 @@ DEFAULTS = {
     "response_policy": UNSET,
     "id_factory": None,
     "default": None,
+    "extra": None,
     "context": None,
     "max_calls": 4096,
     "max_handlers": 256,

@@ -90,6 +90,8 @@ cdef class BodyReader(Reader):
                 self.at_start = False
                 self.begin_body(length, items)
                 return body
+            from ..framing.content_length import header_reader  # loaded only for such headers
+
             self.header = header_reader(self.rules.message_bytes, self.at_start, not self.is_second, self.resync)
             self.at_start = False
         # At most one header section.

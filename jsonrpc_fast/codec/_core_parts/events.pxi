@@ -59,6 +59,8 @@ cdef class EventReader(Reader):
     cdef Py_ssize_t owed  # bytes
 
     def __cinit__(self, profile, raw):
+        from ..framing.events import EventFrames  # loaded only for such streams
+
         self.frames = EventFrames(self.rules.message_bytes)
 
     def rest(self):

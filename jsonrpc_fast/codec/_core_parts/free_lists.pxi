@@ -80,6 +80,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     ctypedef void* vectorcallfunc
     ctypedef struct PyTypeObject:
+        const char* tp_name
         Py_ssize_t tp_basicsize
         PyObject* (*tp_new)(PyTypeObject*, PyObject*, PyObject*) noexcept
         vectorcallfunc tp_vectorcall

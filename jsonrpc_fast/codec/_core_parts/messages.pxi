@@ -75,6 +75,16 @@ cdef object reduce_value(value):
     return remake, (__name__, type(value).__name__, *fields_of(value))
 
 
+cdef name_publicly():
+    """Give the classes the names under which they are public: pickles of the classes themselves have them."""
+    # The name of a type that is not on the heap is this field alone; Cython would put the module before it.
+    (<PyTypeObject*>Error).tp_name = b"jsonrpc_fast.Error"
+    (<PyTypeObject*>Notification).tp_name = b"jsonrpc_fast.Notification"
+    (<PyTypeObject*>Raw).tp_name = b"jsonrpc_fast.Raw"
+    (<PyTypeObject*>Request).tp_name = b"jsonrpc_fast.Request"
+    (<PyTypeObject*>Response).tp_name = b"jsonrpc_fast.Response"
+
+
 def _make_with_extra(name, fields, extra):
     """Return an object with extra members from its pickled state."""
     return globals()[name](*fields, extra=extra)

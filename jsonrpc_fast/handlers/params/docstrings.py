@@ -12,12 +12,12 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-_GOOGLE_HEADING: Final = re.compile(r"(?:Args|Arguments|Parameters|Params):\s*")
-_GOOGLE_ITEM: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
-_NUMPY_HEADING: Final = re.compile(r"(?:Other )?Parameters\s*")
-_NUMPY_ITEM: Final = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?")
-_SPHINX_ITEM: Final = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
-_SPHINX_TYPE: Final = re.compile(r":type\s+(\w+)\s*:.*")
+_GOOGLE_HEADING: Final = r"(?:Args|Arguments|Parameters|Params):\s*"
+_GOOGLE_ITEM: Final = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
+_NUMPY_HEADING: Final = r"(?:Other )?Parameters\s*"
+_NUMPY_ITEM: Final = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
+_SPHINX_ITEM: Final = r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)"
+_SPHINX_TYPE: Final = r":type\s+(\w+)\s*:.*"
 
 Descriptions = dict[str, str]
 
@@ -48,14 +48,14 @@ def read_docstring(text: str | None, names: Collection[str]) -> tuple[str | None
 
 
 def _google(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if not _GOOGLE_HEADING.fullmatch(lines[start]):
+    if not re.fullmatch(_GOOGLE_HEADING, lines[start]):
         return None
     end = _end_of_block(lines, start + 1, _indent(lines[start]) + 1)
     return end, _items(lines[start + 1 : end], _GOOGLE_ITEM)
 
 
 def _numpy(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if not _NUMPY_HEADING.fullmatch(lines[start]) or start + 1 == len(lines):
+    if not re.fullmatch(_NUMPY_HEADING, lines[start]) or start + 1 == len(lines):
         return None
     if not re.fullmatch(r"-{3,}\s*", lines[start + 1]):
         return None
@@ -70,25 +70,25 @@ def _numpy(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
 
 
 def _sphinx(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if (typed := _SPHINX_TYPE.fullmatch(lines[start])) is not None:
+    if (typed := re.fullmatch(_SPHINX_TYPE, lines[start])) is not None:
         return start + 1, {typed[1]: ""}
-    if (item := _SPHINX_ITEM.fullmatch(lines[start])) is None:
+    if (item := re.fullmatch(_SPHINX_ITEM, lines[start])) is None:
         return None
     end = _end_of_block(lines, start + 1, 1)
     return end, {item[1]: _joined([item[2], *lines[start + 1 : end]])}
 
 
-def _items(lines: list[str], pattern: re.Pattern[str]) -> Descriptions:
+def _items(lines: list[str], pattern: str) -> Descriptions:
     """The items of a block: each begins at the smallest indentation, and continues with lines of a larger one."""
     # The smallest indentation: a docstring may be indented by any number of spaces.
     indent = min((_indent(line) for line in lines if line.strip()), default=0)
     texts: dict[str, list[str]] = {}
     name = ""
     for line in lines:
-        item = pattern.fullmatch(line.strip()) if line.strip() and _indent(line) == indent else None
+        item = re.fullmatch(pattern, line.strip()) if line.strip() and _indent(line) == indent else None
         if item is not None:
             name = item[1]
-            texts[name] = [item[2]] if pattern.groups > 1 else []
+            texts[name] = [item[2]] if item.re.groups > 1 else []
         elif name:
             texts[name].append(line)
     return {name: _joined(parts) for name, parts in texts.items()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import ParamSpec
 
+from ...errors import ConnectionLost, StateError
 from ...session import Blocking, blocking_method
+from ...types import UNSET, Unset
 from .client import Client
 from .connecting import connect
 from .handshake import ServerContext
@@ -47,6 +50,26 @@ class BlockingClient(Blocking):
     read_resource = blocking_method(Client.read_resource, "client")
     complete = blocking_method(Client.complete, "client")
     set_level = blocking_method(Client.set_level, "client")
+
+    @contextmanager
+    def listen(self, *uris: str, timeout: float | Unset | None = UNSET) -> Iterator[None]:
+        """Subscribe to resources, and to the changes of lists, inside `with`: see `Client.listen`.
+
+            changes = queue.SimpleQueue()
+            on_notification = lambda method, params: changes.put((method, params))
+            with blocking("server.py", on_notification=on_notification) as client, client.listen("notes://today"):
+                method, params = changes.get(timeout=60)
+
+        `on_notification` is called in the thread of the event loop; a queue brings the changes to this one.
+        """
+        listening = self.client.listen(*uris, timeout=timeout)
+        self.wait_for(listening.__aenter__)
+        try:
+            yield
+        finally:
+            # Closing the client has ended the subscription, too.
+            with suppress(ConnectionLost, StateError):
+                self.wait_for(lambda: listening.__aexit__(None, None, None))
 
 
 def _with_arguments_of(

@@ -148,7 +148,13 @@ def _found(server: object) -> ServerEntry | LocalServer | Transport:
         isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json") and not is_url(server)
     ):
         entries = read_servers(server)
-        return next(iter(entries.values())) if len(entries) == 1 else gateway_of(entries)
+        if len(entries) != 1:
+            return cast("LocalServer", gateway_of(entries))
+        [(name, entry)] = entries.items()
+        if entry.tools:
+            # Without a word, a tool that is excluded could be called.
+            raise ValueError(f"only a gateway applies the rules for the tools of {name!r}: connect to a Gateway of it")
+        return entry
     if isinstance(server, (str, os.PathLike)):
         if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
             raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")

@@ -12,6 +12,8 @@ Rules:
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
     transport of 2024-11-05, is not supported.
   - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
+  - `includeTools`, `excludeTools` and `tools` are for a gateway: see `tool_rules`. In a program, an entry with them may
+    have its server as the member `server`: anything of `Servers` but an entry.
   - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
   - A file may have its servers under `servers`, as in VS Code; if it has `mcpServers`, only those are used.
   - No error shows a value.
@@ -35,6 +37,7 @@ from ...transports.protocol import Transport
 from ..http.headers import BEARER_TOKEN
 from ..protocol.records import Record
 from .program import ProgramTransport, Stderr
+from .tool_rules import ToolRules
 
 SAFE_VARIABLES: Final = (
     (
@@ -60,7 +63,8 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 """The maximum size of a file with servers."""
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamableHttp")
-_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
+_TOOL_MEMBERS: Final = ("includeTools", "excludeTools", "tools")
+_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth", *_TOOL_MEMBERS)
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -88,7 +92,8 @@ class SignsIn(Protocol):
 
 
 Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | Mapping[str, Any]"]
-"""Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`."""
+"""Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`; or one of
+these as the member `server` of an entry with rules for its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class ServerEntry:
         headers: Further headers of every HTTP request.
         auth: The `Auth` of every HTTP request; None: none.
         local: A server of this process, in place of a program and a URL.
+        tools: What a gateway shows of its tools.
     """
 
     command: tuple[str | os.PathLike[str], ...] = ()
@@ -112,6 +118,7 @@ class ServerEntry:
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     auth: Any = field(default=None, repr=False)
     local: LocalServer | None = None
+    tools: ToolRules = field(default_factory=ToolRules)
 
     def authorized(self, auth: Any, what: str) -> ServerEntry:
         """Return the same server with an `auth`, as `connect` takes it.
@@ -233,13 +240,21 @@ class _Entry(Record, frozen=True, kw_only=True, eq=False):
     url: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     auth: Any = None
+    include_tools: list[str] = msgspec.field(default_factory=lambda: ["*"])
+    exclude_tools: list[str] = msgspec.field(default_factory=list)
+    tools: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
     try:
         entry = _Entry.from_dict(dict(members))
+        rules = ToolRules(tuple(entry.include_tools), tuple(entry.exclude_tools), entry.tools)
     except ValueError as error:
         raise ValueError(f"the server {name!r}: {error}") from None
+    if "server" in members:
+        if set(members) - {"server", *_TOOL_MEMBERS} or isinstance(members["server"], Mapping):
+            raise ValueError(f"the server {name!r} may have beside its server only {', '.join(_TOOL_MEMBERS)}")
+        return replace(entry_of(name, members["server"]), tools=rules)
     if entry.type == "sse":
         fault = "has the type sse, HTTP+SSE of 2024-11-05, which is not supported"
     elif entry.type not in ("", "stdio", *_HTTP_TYPES):
@@ -259,6 +274,7 @@ def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
             env=entry.env,
             cwd=entry.cwd or None,
             headers=entry.headers or None,
+            tools=rules,
         )
         return found if entry.auth is None else found.authorized(entry.auth, f"the auth of the server {name!r}")
     raise ValueError(f"the server {name!r} {fault}")

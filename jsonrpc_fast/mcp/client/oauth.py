@@ -294,6 +294,7 @@ class OAuth(httpx2.Auth):
             self._storage.has_metadata = True
             # The servers of some large providers name themselves with a slash at the end, and their metadata without.
             expected = None if self._storage.context is None else self._storage.context.auth_server_url
+            self._storage.issuer = str(found.get("issuer", ""))
             if expected is not None and _is_same_issuer(found.get("issuer"), expected):
                 found["issuer"] = expected
             for name in _ENDPOINTS:
@@ -328,6 +329,7 @@ class _Storage:
         proofs: Makes the proofs of DPoP; None where no server asked for them.
         is_bound: Whether the token is bound to the key of `proofs`.
         has_metadata: Whether the authorization server sent something as its metadata.
+        issuer: The name of the authorization server in its metadata; "" if it is not known.
     """
 
     _store: TokenStore
@@ -339,6 +341,7 @@ class _Storage:
     proofs: Proofs | None = None
     is_bound: bool = False
     has_metadata: bool = False
+    issuer: str = ""
 
     async def read_again(self) -> bool:
         """Take the tokens that another client has stored meanwhile. Return whether there are other ones."""
@@ -370,6 +373,7 @@ class _Storage:
         if tokens is not None and self.context is not None:
             self.context.update_token_expiry(tokens)
             self.context.oauth_metadata = _model(OAuthMetadata, self._record.get("issuer"))
+            self.issuer = str(self._record.get("issuer_name", ""))
             resource = self.context.protected_resource_metadata = _model(
                 ProtectedResourceMetadata, self._record.get("resource")
             )
@@ -384,6 +388,7 @@ class _Storage:
         self._record.update(tokens=_plain(tokens), until=until, key=key)
         if self.context is not None:
             self._record["issuer"] = _plain(self.context.oauth_metadata)
+            self._record["issuer_name"] = self.issuer
             self._record["resource"] = _plain(self.context.protected_resource_metadata)
         await self._save()
 
@@ -649,7 +654,10 @@ class _Redirect:
             raise SignInError(f"sign-in failed: {_FAULTS['code']}")
         _stage.get().append("redirect")
         metadata, iss = self.context.oauth_metadata, found.get("iss")
-        if metadata is not None and _is_same_issuer(iss, str(metadata.issuer)):
+        if metadata is not None and iss is not None and self.storage.issuer:
+            # RFC 9207, section 2.4: the very characters of the metadata, unlike the name in the resource's metadata.
+            if iss != self.storage.issuer:
+                raise SignInError(f"sign-in failed: {_FAULTS['redirect']}")
             iss = str(metadata.issuer)
         return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=iss)
 

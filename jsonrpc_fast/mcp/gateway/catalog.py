@@ -33,7 +33,7 @@ from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
-from .payloads import member, replaced, text_member
+from .payloads import member, object_of, replaced, text_member, with_members
 from .upstream import Places, Upstream
 
 MAX_OWNERS: Final = 100_000
@@ -148,12 +148,17 @@ class Catalog:
         """
         # A completion names a prompt inside `ref`.
         path = ("name",) if method in _NAMED else ("ref", "name")
-        found = self._prefixes.split(text_member(params, *path))
-        if found is None:
+        server, name = self._prefixes.split(text_member(params, *path)) or ("", None)
+        rules = self._entries[server].tools if name is not None and method == "tools/call" else None
+        if rules is not None and name is not None:
+            name = rules.inner(name)
+        if name is None:
             # "tools/call" becomes "Unknown tool", the text that servers use.
             raise invalid_params(f"Unknown {method.partition('/')[0][:-1]}" if method in _NAMED else "ref is unknown")
-        server, name = found
-        return self.upstreams[server], replaced(params, path, name)
+        params = replaced(params, path, name)
+        if rules is not None and (fixed := rules.fixed(name)):
+            params = _with_arguments(params, fixed)
+        return self.upstreams[server], params
 
     async def call(self, method: str, params: Raw, origin: Any, revision: Revision) -> Any:
         """Send a request to the server whose name or URI it has, and return the result.
@@ -218,6 +223,8 @@ class Catalog:
         if len(reasons) == len(self.upstreams):
             raise RpcError(RELAY_ERROR, "; ".join(reasons))
         for upstream, items in listed:
+            if method == "tools/list":
+                items = self._shown_tools(upstream.name, items)
             for item in items:
                 identity = item[key]
                 if key == "name":
@@ -233,6 +240,18 @@ class Catalog:
                     else:
                         self._note_schema(method, identity, item, found[identity])
         return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
+
+    def _shown_tools(self, name: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        rules = self._entries[name].tools
+        if not rules:
+            return tools
+        if name not in self._places.checked:
+            self._places.checked.add(name)
+            if unfit := rules.unfit(tools):
+                _logger.warning(
+                    "%s: its rules name tools or arguments that it does not have: %s", name, ", ".join(unfit)
+                )
+        return [shown for tool in tools if (shown := rules.item(tool)) is not None]
 
     def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
         schemas = self._places.schemas
@@ -372,6 +391,22 @@ class Catalog:
                 self._client.changed(method, uri)
         else:
             self._client.tell(upstream, method, params, origin)
+
+
+def _with_arguments(params: Raw, fixed: Mapping[str, Any]) -> Raw:
+    """Return the params of a call of a tool with further arguments.
+
+    Raises:
+        RpcError: The call has one of them, or its arguments are no object (-32602).
+    """
+    given = params.get(("arguments",))
+    text = b"{}" if given is None or bytes(given) == b"null" else bytes(given)
+    if not text.startswith(b"{"):
+        raise invalid_params("arguments must be an object")
+    arguments = {} if given is None or text == b"{}" else dict(given.items())
+    if both := [name for name in arguments if name in fixed]:
+        raise invalid_params(f"the gateway sets the argument {both[0]}: leave it out")
+    return with_members(params, {"arguments": object_of({**arguments, **fixed})})
 
 
 async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | RpcError:

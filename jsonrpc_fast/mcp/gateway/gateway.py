@@ -87,7 +87,8 @@ class Gateway(Served):
 
     Args:
         servers: The servers by name: a URL, a program, a program with its arguments, or an entry as in the `mcpServers`
-            file of hosts; or the path of such a file, whose variables are replaced: see `mcp.client.entries`.
+            file of hosts, which may choose and change tools; or the path of such a file, whose variables are replaced:
+            see `mcp.client.entries`.
             Characters that a tool's name must not contain become "_".
         separator: What separates the name of a server from that of a tool.
         name: The name of the gateway.
@@ -182,7 +183,8 @@ class Gateway(Served):
         """Return the scopes of a tool of a server in this process. Others have none that are known here."""
         server, inner = self._prefixes.split(name) or ("", "")
         entry = self._entries.get(server)
-        return frozenset() if entry is None or entry.local is None else entry.local.tool_scopes(inner)
+        own = None if entry is None else entry.tools.inner(inner)
+        return frozenset() if entry is None or own is None or entry.local is None else entry.local.tool_scopes(own)
 
     def tool_schema(self, name: str) -> Any:
         """Return the input schema of a tool that asks for headers over HTTP, if it was listed."""

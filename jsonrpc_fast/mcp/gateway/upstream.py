@@ -105,6 +105,7 @@ class Places:
         running: The servers that run or start.
         schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
         legacy: The names of servers that were found to have only a handshake; they are not probed again.
+        checked: The names of servers whose rules for tools were compared with their tools.
         is_ending: Whether the process ends: no server is started.
     """
 
@@ -117,6 +118,7 @@ class Places:
     running: dict[Upstream, None] = field(default_factory=dict)
     schemas: dict[str, Any] = field(default_factory=dict)
     legacy: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
     is_ending: bool = False
 
     async def enter(self, upstream: Upstream) -> None:

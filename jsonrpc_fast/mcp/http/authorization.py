@@ -23,6 +23,7 @@ Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
@@ -226,7 +227,7 @@ class Authorization:
         if error is not None:
             parameters = {"error": error, "error_description": reason, **parameters}
         # A function may derive scopes from the name in a message, which may not be allowed in a header.
-        if joined := " ".join([scope for scope in scopes if SCOPE.fullmatch(scope)]):
+        if joined := " ".join([scope for scope in scopes if re.fullmatch(SCOPE, scope)]):
             parameters["scope"] = joined
         challenges = {"Bearer": parameters}
         if self._proofs is not None:

@@ -9,16 +9,16 @@ Rules:
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._pointers import pointer_to, target_of
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MASK: Final = "the value"
 """The text that the validator writes in place of values."""
@@ -54,7 +54,7 @@ _SHOWN_KEYWORDS: Final = frozenset(
         "maxProperties",
     }
 )
-_TYPE: Final = re.compile(r'"([a-z]+)"')
+_TYPE: Final = r'"([a-z]+)"'
 
 
 class SchemaFault(NamedTuple):
@@ -127,6 +127,8 @@ def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> st
 def _closest(unknown: Iterable[str], known: list[str]) -> str | None:
     """Return the known name that is most like one of these, which are not shown; None if none is."""
     for name in itertools.islice(unknown, _MAX_UNKNOWN):
+        import difflib  # loaded for the first name that is unknown
+
         if found := difflib.get_close_matches(name[:_MAX_UNKNOWN], known[:_MAX_UNKNOWN], n=1):
             return found[0]
     return None
@@ -170,7 +172,9 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
 def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
     """Return one fault for alternatives that all refuse the value itself, such as those of `int | str`."""
     # A dict keeps the order: the text is the same for the same schema.
-    types = dict.fromkeys(name for fault in faults if fault.keyword == "type" for name in _TYPE.findall(fault.message))
+    types = dict.fromkeys(
+        name for fault in faults if fault.keyword == "type" for name in re.findall(_TYPE, fault.message)
+    )
     messages = dict.fromkeys(fault.message for fault in faults if fault.keyword != "type")
     if types:
         messages["is not of type " + " or ".join(map(_text, types))] = None

@@ -19,8 +19,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-import jsonschema_rs
-
 from ..._pointers import target_of
 from ...types import UNSET
 from .faults import MASK, SchemaFault, faults_of
@@ -39,10 +37,10 @@ MAX_FAULTS: Final = 20
 """Maximum number of faults that are reported for one value."""
 
 _MAX_BACKTRACKS: Final = 100_000
-_BACKTRACKS: Final = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+")
+_BACKTRACKS: Final = r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+"
 # The groups contain no other group.
-_FIRST_LOOKAHEADS: Final = re.compile(r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*")
-_GROUPS: Final = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]", re.DOTALL)
+_FIRST_LOOKAHEADS: Final = r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*"
+_GROUPS: Final = r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]"
 # Estimated number of schema values visited in the worst case. A million take less than 0.1 seconds.
 _COMPILED_WORK: Final = 1_000_000
 _VALID_WORK: Final = 50_000_000
@@ -80,6 +78,8 @@ class Schema:
         patterns = [*_patterns(schema)]
         if len(patterns) > MAX_PATTERNS:
             raise ValueError(f"the schema has more than {MAX_PATTERNS} patterns")
+        import jsonschema_rs  # loaded for the first schema
+
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema,
@@ -276,14 +276,14 @@ def growth(pattern: str) -> int:
     square of the length, and by one more power for each level of nested lookaround. Lookahead right after `^` is tried
     once, which is linear: `^(?!\\s*$).+`.
     """
-    first = _FIRST_LOOKAHEADS.match(pattern)
+    first = re.match(_FIRST_LOOKAHEADS, pattern)
     if first is not None and "|" not in pattern[first.end() :]:  # each alternative may need a ^ of its own
         pattern = pattern[first.end() :]
-    if _BACKTRACKS.search(pattern) is None:
+    if re.search(_BACKTRACKS, pattern) is None:
         return 1
     groups: list[bool] = []  # whether each open group is a lookaround
     depth, deepest = 0, 1
-    for token in _GROUPS.findall(pattern):
+    for token in re.findall(_GROUPS, pattern, re.DOTALL):
         if token[0] == "(":
             groups.append(len(token) > 1)
             depth += groups[-1]

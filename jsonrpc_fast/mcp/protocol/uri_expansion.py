@@ -12,7 +12,7 @@ from .uris import RESERVED, Expression, Variable, template_parts
 TemplateValue = str | int | float | Sequence[str] | Mapping[str, str] | None
 
 _RESERVED_CHARACTERS: Final = ":/?#[]@!$&'()*+,;="
-_TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
+_TRIPLET: Final = r"(%[0-9A-Fa-f]{2})"
 
 
 def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> str:
@@ -80,6 +80,6 @@ def _encode(text: object, keeps_reserved: bool) -> str:
         raise TypeError(f"the items of a list or a dict must be strings, not {type(text).__name__}")
     if not keeps_reserved:
         return quote(text, safe="", errors="surrogateescape")
-    pieces = _TRIPLET.split(text)  # encoded characters stay unchanged
+    pieces = re.split(_TRIPLET, text)  # encoded characters stay unchanged
     pieces[::2] = [quote(piece, safe=_RESERVED_CHARACTERS, errors="surrogateescape") for piece in pieces[::2]]
     return "".join(pieces)

@@ -12,17 +12,16 @@ Rules:
 from __future__ import annotations
 
 import base64
-import difflib
+import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import jsonschema_rs
+import msgspec
 
 from ...codec._json import has_surrogates
 from ...codes import ErrorCode, McpErrorCode
@@ -35,7 +34,12 @@ MAX_URI_CHARACTERS: Final = 8192
 _MAX_SHOWN: Final = 200
 _MAX_COMPARED: Final = 100
 
-_is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
+
+@functools.cache
+def _uri_validator() -> Callable[[str], bool]:
+    import jsonschema_rs  # loaded for the first URI or schema
+
+    return jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
 
 
 def uri_faults(uri: object) -> list[str]:
@@ -82,13 +86,15 @@ def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcEr
 def nearest_of(uri: str, known: Iterable[str]) -> str | None:
     """Return the URI or template that is most like a URI; None if none is."""
     # Bounded, because the comparison takes quadratic time.
+    import difflib  # few servers have a URI that is not found
+
     bounded = [each for each in itertools.islice(known, _MAX_COMPARED) if len(each) <= _MAX_SHOWN]
     return next(iter(difflib.get_close_matches(uri[:_MAX_SHOWN], bounded, n=1, cutoff=0.4)), None)
 
 
 def _is_valid(uri: str) -> bool:
     try:
-        return _is_uri(uri)
+        return _uri_validator()(uri)
     except UnicodeEncodeError:  # a lone surrogate
         return False
 
@@ -100,18 +106,18 @@ def _has_host(uri: str) -> bool:
         return False
 
 
-_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
-_VARIABLE: Final = re.compile(r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?", re.ASCII)
-_UNRESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*")
+_EXPRESSION: Final = r"\{([^{}]*)\}"
+_VARIABLE: Final = r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?"
+_UNRESERVED: Final = r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*"
 # What may stand in a segment of a path (RFC 3986, section 3.3). A simple expansion encodes `@ + , = :` and others, but
 # people and models write them as they are.
-_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
-_QUERY_VALUE: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-RESERVED: Final = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-_SEPARATORS: Final = re.compile(r"[/\\]")
-_URI_SEPARATORS: Final = re.compile(r"[/\\:?#&=;]")
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
-_QUERY: Final = re.compile(r"[?#]")
+_SEGMENT: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*"
+_QUERY_VALUE: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
+RESERVED: Final = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+_SEPARATORS: Final = r"[/\\]"
+_URI_SEPARATORS: Final = r"[/\\:?#&=;]"
+_DRIVE: Final = r"[A-Za-z]:"
+_QUERY: Final = r"[?#]"
 
 
 class UnsafePart(ValueError):
@@ -134,9 +140,9 @@ def unsafe_reason(parts: Sequence[str]) -> str | None:
             return "it has a NUL"
         if has_surrogates(part):
             return "it is not UTF-8"
-        if part.startswith(("/", "\\")) or _DRIVE.match(part) is not None:
+        if part.startswith(("/", "\\")) or re.match(_DRIVE, part) is not None:
             return "it is an absolute path"
-        segments = _SEPARATORS.split(part)
+        segments = re.split(_SEPARATORS, part)
         if ".." in segments:
             return "it has the segment .."
         if not are_joined:
@@ -155,17 +161,17 @@ def is_unsafe_uri(uri: str) -> bool:
     It has `..` as a segment, an empty segment that is not the last one, a drive, a NUL, or bytes that are not UTF-8:
     whoever takes the text after some prefix of the URI could get an absolute path.
     """
-    path = unquote(_QUERY.split(uri, 1)[0].partition("://")[2], errors="surrogateescape")
-    segments = _SEPARATORS.split(path)
+    path = unquote(re.split(_QUERY, uri, maxsplit=1)[0].partition("://")[2], errors="surrogateescape")
+    segments = re.split(_SEPARATORS, path)
     # The host, and of `file:///` none, comes first.
-    return _climbs(uri) or "" in segments[1:-1] or any(map(_DRIVE.match, segments[1:]))
+    return _climbs(uri) or "" in segments[1:-1] or any(re.match(_DRIVE, segment) for segment in segments[1:])
 
 
 def _climbs(uri: str) -> bool:
     """Whether a URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
     # Decoded once, as servers do, so `%252e` is a name with a percent sign.
     text = unquote(uri, errors="surrogateescape")
-    return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
+    return "\0" in text or ".." in re.split(_URI_SEPARATORS, text) or has_surrogates(text)
 
 
 def safe_join(root: str | os.PathLike[str], *parts: str) -> Path:
@@ -190,14 +196,13 @@ def safe_join(root: str | os.PathLike[str], *parts: str) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
+class _Operator(msgspec.Struct, frozen=True):
     """How an expression is written (RFC 6570, appendix A)."""
 
     first: str
     separator: str
     is_named: bool = False
-    characters: re.Pattern[str] = _SEGMENT
+    characters: str = _SEGMENT
 
 
 _OPERATORS: Final = {
@@ -212,8 +217,7 @@ _OPERATORS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True):
     """A variable of an expression.
 
     Attributes:
@@ -238,7 +242,7 @@ class Expression:
         self.operator: _Operator = _OPERATORS[operator]
         self.variables: list[Variable] = []
         for part in text[len(operator) :].split(","):
-            found = _VARIABLE.fullmatch(part)
+            found = re.fullmatch(_VARIABLE, part, re.ASCII)
             if found is None:
                 raise ValueError("not a URI template (RFC 6570)")
             name, maximum, star = found.groups()
@@ -266,7 +270,7 @@ class Expression:
         # Without `*` the last variable takes the rest, including separators.
         items = text.split(self.operator.separator, -1 if last.explodes else len(variables))
         plain = [*items[: len(variables)], *[item.replace("=", "", last.explodes) for item in items[len(variables) :]]]
-        if not all(map(self.operator.characters.fullmatch, plain)):
+        if not all(re.fullmatch(self.operator.characters, item) for item in plain):
             return None
         values: dict[str, Any] = {}
         for variable, item in zip(variables, items):  # noqa: B905  # the last variables may be undefined
@@ -284,7 +288,7 @@ class Expression:
         exploded = next((variable.name for variable in self.variables if variable.explodes), None)
         for item in text.split(self.operator.separator):
             name, equals, value = item.partition("=")
-            if not _UNRESERVED.fullmatch(name) or not _QUERY_VALUE.fullmatch(value):
+            if not re.fullmatch(_UNRESERVED, name) or not re.fullmatch(_QUERY_VALUE, value):
                 return None
             if name in known:
                 # Choosing the first or the last value would be a guess.
@@ -312,7 +316,7 @@ def template_parts(template: str) -> Iterator[str | Expression]:
     Raises:
         ValueError: `template` is not a template.
     """
-    for index, part in enumerate(_EXPRESSION.split(template)):
+    for index, part in enumerate(re.split(_EXPRESSION, template)):
         # Text that only looks like an expression would otherwise appear in the URI.
         if not index % 2 and ("{" in part or "}" in part):
             raise ValueError("not a URI template (RFC 6570)")

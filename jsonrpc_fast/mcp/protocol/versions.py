@@ -10,14 +10,15 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ...profile import MCP_2024_11_05, MCP_2025_03_26, MCP_2025_06_18, MCP_2025_11_25, MCP_2026_07_28, Profile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revision:
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """One revision of the protocol. The sets of methods follow its schema (`ClientRequest`, `ServerRequest` …).
 
     Attributes:

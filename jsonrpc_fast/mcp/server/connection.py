@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from types import CoroutineType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..._checks import check_type
 from ...codec import Raw, Request, Response
@@ -27,7 +27,6 @@ from ...session.context import SessionContext
 from ...session.running import Run
 from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET, Unset
-from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import (
     LIST_CHANGES,
@@ -48,6 +47,9 @@ from .request.inputs import Inputs, check_input_required
 from .request.session import FrontSession
 from .request.subscriptions import TASK_IDS
 from .request.tasks import Task
+
+if TYPE_CHECKING:
+    from ...validator import JsonRpcValidator, Report
 
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
 """Methods that may wait for providers (the lists), for the end of a subscription or for a task (its result)."""
@@ -83,7 +85,7 @@ class ServerConnection(FrontSession):
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
         # Always for results, and for requests if the rules of the transport are looser.
-        self._validator = _validator_of(profile)
+        self._profile = profile
         self._must_validate = not is_strict_enough(transport, profile)
         self._has_state = False
         self._subscribes = capabilities.supports("resources.subscribe")
@@ -111,7 +113,7 @@ class ServerConnection(FrontSession):
             return self._on_notification(request, params)
         name = request.method
         if self._must_validate:
-            _raise_error(self._validator.validate_request(Request(request.id, name, params).to_dict()))
+            _raise_error(_validator_of(self._profile).validate_request(Request(request.id, name, params).to_dict()))
         rules = self._handshake.receive_request(name, params)
         if isinstance(rules, dict):
             return rules
@@ -211,7 +213,9 @@ class ServerConnection(FrontSession):
         """Complete a result for its revision. If it is invalid, raise the RpcError for the client."""
         if not isinstance(result, dict):
             _raise_error(
-                self._validator.validate_response({"jsonrpc": "2.0", "id": context.request_id, "result": result})
+                _validator_of(self._profile).validate_response(
+                    {"jsonrpc": "2.0", "id": context.request_id, "result": result}
+                )
             )
             return result
         inputs, revision, method = opened_inputs(context), context.revision, context.method
@@ -286,4 +290,10 @@ _OWN_METHODS: Final[dict[str, Callable[[ServerConnection, dict[str, Any], Contex
     "resources/subscribe": ServerConnection._subscribe,
     "resources/unsubscribe": ServerConnection._unsubscribe,
 }
-_validator_of: Final = lru_cache(maxsize=8)(JsonRpcValidator)
+
+
+@lru_cache(maxsize=8)
+def _validator_of(profile: Profile) -> JsonRpcValidator:
+    from ...validator import JsonRpcValidator  # loaded for the first message that may break a rule
+
+    return JsonRpcValidator(profile)

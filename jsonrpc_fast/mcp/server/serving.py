@@ -24,7 +24,6 @@ from ...session.options import check_options
 from ...transports.channel import Events
 from ...transports.memory import MemoryChannel, MemoryTransport
 from ...transports.protocol import Transport, TransportOptions
-from ...transports.stdio.main import run_stdio
 from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS
 from .request.lifespan import Lifespan
@@ -197,6 +196,8 @@ class Served(ConnectionFactory):
                     await self.tasks.close()
 
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
+        from ...transports.stdio.main import run_stdio  # a server over HTTP does without
+
         return run_stdio(serve, on_signal=self.on_signal, **{**defaults, **transport_options})
 
     def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:

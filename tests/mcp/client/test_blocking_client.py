@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import queue
 import sys
 from typing import Any
 
@@ -56,11 +57,50 @@ def test_every_method_of_the_client_has_its_blocking_form() -> None:
     }
     # A task of the server has methods of its own, which await.
     assert methods - set(dir(BlockingClient)) == {"start_task"}
+    assert inspect.signature(BlockingClient.listen).parameters == inspect.signature(Client.listen).parameters
     for name in methods - {"start", "close", "start_task"}:
         form = getattr(BlockingClient, name)
         assert not inspect.iscoroutinefunction(form)
         assert inspect.signature(form) == inspect.signature(getattr(Client, name))
         assert form.__doc__ == getattr(Client, name).__doc__
+
+
+@pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
+def test_it_listens(mode: str) -> None:
+    server = Server("notes", "1.0")
+    text = "old"
+
+    @server.resource("notes://today")
+    def today() -> str:
+        return text
+
+    @server.tool
+    def write(new: str) -> None:
+        nonlocal text
+        text = new
+        server.resource_updated("notes://today")
+
+    changes: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+
+    def on_notification(method: str, params: dict[str, Any]) -> None:
+        changes.put((method, params))
+
+    with mcp.blocking(server, timeout=20, mode=mode, on_notification=on_notification) as client:
+        with client.listen("notes://today"):
+            client.call_tool("write", {"new": "new"})
+            while (change := changes.get(timeout=20))[0] != "notifications/resources/updated":
+                pass
+            assert change[1]["uri"] == "notes://today"
+            assert client.read_resource("notes://today")["contents"][0]["text"] == "new"
+        client.call_tool("write", {"new": "newer"})
+        client.ping()
+        assert changes.empty()
+        with pytest.raises(ValueError, match="URI"), client.listen("no uri"):
+            pass
+        with client.listen():
+            client.close()  # the block ends without an error
+    with pytest.raises(StateError, match="not connected"), client.listen():
+        pass
 
 
 def test_a_program_that_cannot_be_started() -> None:

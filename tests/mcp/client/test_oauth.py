@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -346,8 +347,19 @@ async def test_an_issuer_may_end_in_a_slash(named: str, issuer: str) -> None:
         here.answers[RESOURCE] = JSONResponse({"resource": here.url, "authorization_servers": servers})
         for place in (f"{METADATA}/login", f"{METADATA}/login/"):
             here.answers[place] = here.metadata(issuer=f"{here.base}/login{issuer}")
-        async with here.connect() as client:
+
+        def back_from(iss: str, address: str) -> None:
+            back = httpx2.get(address, timeout=10).headers["location"]
+            httpx2.get(f"{back}&{urlencode({'iss': iss})}", timeout=10)
+
+        def browser(end: str) -> Any:
+            return here.browser(store=MemoryStore(), open_browser=partial(back_from, f"{here.base}/login{end}"))
+
+        async with here.connect(browser(issuer)) as client:
             assert await text_of(client, "read") == "anna"
+        # RFC 9207 compares the very characters.
+        with pytest.raises(SignInError, match="from an issuer other than the one requested"):
+            await here.connect(browser("" if issuer else "/")).__aenter__()
 
 
 async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
@@ -581,6 +593,12 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "mix-up": (
         "/authorize",
         lambda here: redirecting(code=SECRET, iss="https://evil.example"),
+        "from an issuer other than the one requested",
+        1,
+    ),
+    "an issuer without its slash": (
+        "/authorize",
+        lambda here: redirecting(code=SECRET, iss=here.issuer.removesuffix("/")),
         "from an issuer other than the one requested",
         1,
     ),

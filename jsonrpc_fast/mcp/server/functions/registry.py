@@ -8,9 +8,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
+import msgspec
 from msgspec import UNSET
 
 from ...protocol.capabilities import (
@@ -60,8 +60,7 @@ class Mount(NamedTuple):
         return {prefix + name for name in self.provider.names(kind)}
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredTool:
+class RegisteredTool(msgspec.Struct, frozen=True):
     """A tool and its function."""
 
     checked: CheckedTool
@@ -78,8 +77,7 @@ class RegisteredTool:
         return self.checked.tool
 
 
-@dataclass(frozen=True, slots=True)
-class Registered(Generic[D]):
+class Registered(msgspec.Struct, Generic[D], frozen=True):
     """A prompt, a resource or a resource template, its function, and completers by argument."""
 
     definition: D

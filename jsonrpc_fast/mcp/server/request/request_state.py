@@ -18,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import json
-import secrets
+import os
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +150,7 @@ class _Signer:
 
 def _cipher_of(key: object) -> StateCipher:
     if key is None:
-        return _Signer([secrets.token_bytes(_MIN_KEY_BYTES)])
+        return _Signer([os.urandom(_MIN_KEY_BYTES)])
     # Recognized by its methods, because this package does not depend on `cryptography`.
     if isinstance(key, StateCipher):
         return _checked(key)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from ....codec import Notification
 from ....codes import ErrorCode
@@ -40,8 +41,7 @@ TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SubscriptionStream:
+class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
     """A stream that `subscriptions/listen` opened.
 
     Attributes:
@@ -54,7 +54,7 @@ class SubscriptionStream:
     id: MessageId
     filter: dict[str, Any]
     destination: Destination | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def meta(self) -> dict[str, Any]:
         """Return the `_meta` of all messages of the stream."""

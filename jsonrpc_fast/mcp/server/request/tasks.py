@@ -11,11 +11,12 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+
+import msgspec
 
 from ....errors import RpcError, StateError
 from ....transports.waiters import Waiters
@@ -32,8 +33,7 @@ Owner = tuple[object, object]
 """Who may see a task: the session or None, and the subject of the token or None."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Question:
+class Question(msgspec.Struct, eq=False):
     """A request of a task to its client, and its response."""
 
     key: str
@@ -41,7 +41,9 @@ class Question:
     params: dict[str, Any] | None
     timeout: float | Unset | None
     is_sent: bool = False
-    response: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    response: asyncio.Future[dict[str, Any]] = msgspec.field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
     def request(self) -> dict[str, Any]:
         params = {} if self.params is None else {"params": self.params}
@@ -54,6 +56,12 @@ class Question:
             self.response.set_exception(response)
         else:
             self.response.set_result(response)
+
+
+def _new_id() -> str:
+    import secrets  # few servers have tasks
+
+    return secrets.token_urlsafe(24)  # 192 random bits: without a token, anyone who knows the id may see the task
 
 
 @dataclass(eq=False, repr=False)
@@ -83,8 +91,7 @@ class Task:
     _poll_interval_ms: int
     number: int
     _on_change: Callable[[Task], None]
-    # 192 random bits: without a token, anyone who knows the id may see the task.
-    id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    id: str = field(default_factory=_new_id)
     status: str = "working"
     status_message: str | None = None
     result: dict[str, Any] | None = None

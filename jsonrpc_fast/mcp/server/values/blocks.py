@@ -12,13 +12,12 @@ more of a result than its value.
 from __future__ import annotations
 
 import base64
-import mimetypes
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
+import msgspec
 from msgspec import UNSET
 
 from ...protocol.capabilities import Icon
@@ -55,8 +54,7 @@ _BY_SUFFIX: Final = {
 """MIME types that `mimetypes` lacks on some platforms, or names differently."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """A result of a tool with content blocks.
 
     Args:
@@ -80,8 +78,7 @@ class ToolError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class WholeResult:
+class WholeResult(msgspec.Struct, frozen=True):
     """The whole result of a request, returned by the function of a tool, a prompt or a resource.
 
         return WholeResult({"resultType": "task", "taskId": id, …})       # of an extension that the client declares
@@ -292,4 +289,8 @@ def _base64(data: bytes | bytearray | memoryview) -> str:
 def _type_of_name(name: str) -> str | None:
     # Only the suffix, because `mimetypes` reads a whole name as a URL.
     suffix = os.path.splitext(name)[1].lower()
-    return _BY_SUFFIX.get(suffix) or mimetypes.guess_type(f"name{suffix}")[0]
+    if suffix in _BY_SUFFIX:
+        return _BY_SUFFIX[suffix]
+    import mimetypes  # it reads the files of the system
+
+    return mimetypes.guess_type(f"name{suffix}")[0]

@@ -21,7 +21,7 @@ from ...protocol.uris import blob_contents, text_contents, uri_faults
 from ...protocol.versions import VERSIONS, Revision, since
 from .sending import NotSendable, sendable
 
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
+_BASE64: Final = r"[A-Za-z0-9+/]*={0,2}"  # and the length is a multiple of 4
 _VERSIONS: Final = {"audio": since("2025-03-26"), "resource_link": since("2025-06-18")}
 
 
@@ -213,7 +213,7 @@ def _present(members: dict[str, Any]) -> dict[str, Any]:
 def _check_base64(members: dict[str, Any], name: str, path: str) -> None:
     text = members.get(name, "")
     # `base64.b64decode` would decode all of it, only to check it.
-    if not isinstance(text, str) or len(text) % 4 or not _BASE64.fullmatch(text):
+    if not isinstance(text, str) or len(text) % 4 or not re.fullmatch(_BASE64, text):
         raise TypeError(f"{path}/{name} must be bytes or base64")
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
 
 from ...._pointers import parts_of
 from ....handlers.params.problems import Misfit
@@ -30,8 +31,7 @@ _PLAIN: Final = ("string", "number", "integer", "boolean")
 _FORMATS: Final = ("date", "date-time", "email", "uri")
 
 
-@dataclass(frozen=True, slots=True)
-class Elicited(Generic[T]):
+class Elicited(msgspec.Struct, Generic[T], frozen=True):
     """A user's reaction to a form or a URL.
 
     Attributes:

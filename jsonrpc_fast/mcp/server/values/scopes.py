@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
+SCOPE: Final = r"[!#-\[\]-~]+"
 """A scope (RFC 6749, section 3.3). Others fit neither into a header nor into a claim."""
 
 
@@ -37,7 +37,7 @@ def declared_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
     """
     found = as_scopes(scopes, name)
     for scope in found:
-        if not SCOPE.fullmatch(scope):
+        if not re.fullmatch(SCOPE, scope):
             raise ValueError(f'{name}: {scope[:64]!a} must consist of visible ASCII characters without " and \\')
     return found
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ...._pointers import child_of, index_of, parts_of
 from ....handlers.json_values import json_of
@@ -34,7 +34,7 @@ from .sending import sendable, sendable_text, shown_text
 
 _MAX_ROUNDS: Final = 8
 """How many times arguments are checked. Each check finds at most MAX_FAULTS (`schemas.py`) faults."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
+_NAME: Final = r"[A-Za-z0-9_.-]{1,128}"  # specification 2025-11-25, "Tool Names"
 
 
 class CheckedTool:
@@ -58,7 +58,7 @@ class CheckedTool:
     ) -> None:
         self._is_strict = is_strict
         self.tool: Tool = tool
-        if not _NAME.fullmatch(tool.name):
+        if not re.fullmatch(_NAME, tool.name):
             raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
         if tool.input_schema.get("type") != "object":
             raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
