@@ -37,6 +37,7 @@ from .output import (
     json_text,
     print_error,
     run_reporting,
+    shorten,
     styled,
     write_output,
 )
@@ -224,7 +225,7 @@ class _Server:
         )
 
 
-async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Namespace) -> int:
+async def _call_mcp(peer: Any, method: str, params: Any, options: argparse.Namespace) -> int:
     """Call a method of MCP, or a tool, and return the exit status."""
     if options.notify:
         await peer.notify(method, params)
@@ -232,14 +233,34 @@ async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Name
     # Names of tools and methods of MCP share one argument. A tool with the name of a method is called by `tools/call`.
     if method not in _mcp_requests():
         method, params = "tools/call", {"name": method, "arguments": params or {}}
+    is_shown = sys.stderr is not None and sys.stderr.isatty()
     try:
-        result = await peer.call(method, params)
+        result = await peer.call(method, params, on_progress=_show_progress if is_shown else None)
     except InvalidResponse:
         raise
     except ValueError as error:  # the result breaks the protocol
         raise InvalidResponse(str(error)) from None
+    finally:
+        if is_shown:
+            _write_progress("")
     _print_result(result, options.raw)
     return ERROR if result.get("isError") is True else SUCCESS
+
+
+def _show_progress(value: Any) -> None:
+    """Show the progress of a tool in one line of the terminal: "2 of 5: message"."""
+    if not isinstance(value, dict):
+        return
+    count, total, message = value.get("progress"), value.get("total"), value.get("message")
+    shown = f"{count}" if total is None else f"{count} of {total}"
+    _write_progress(shorten(shown if message is None else f"{shown}: {message}"))
+
+
+def _write_progress(text: str) -> None:
+    """Replace the line of progress."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"\r{text}\033[K")
+        sys.stderr.flush()
 
 
 def _mcp_requests() -> frozenset[str]:

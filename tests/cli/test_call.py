@@ -120,7 +120,7 @@ asyncio.run(main())
 )
 MCP_SERVER = '''# may be forked
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.mcp.server import Context, Server
 
 server = Server("sums", "1.0")
 
@@ -128,6 +128,11 @@ server = Server("sums", "1.0")
 def add(a: int, b: int = 1) -> dict[str, int]:
     """Add two numbers."""
     return {"sum": a + b}
+
+@server.tool()
+def slow(context: Context) -> str:
+    context.report_progress(1, total=2, message="half \\033[31m")
+    return "done"
 
 @server.resource("file:///notes", description="Notes.")
 def notes() -> str:
@@ -480,6 +485,16 @@ def test_an_error_on_a_terminal(plain: list[str]) -> None:
     assert terminal.text().startswith("jsonrpc-fast call: \033[31merror -32601\033[0m: Method not found")
 
 
+@posix
+def test_the_progress_of_a_tool_is_shown_on_a_terminal(mcp_server: list[str]) -> None:
+    terminal = Terminal()
+    words = command("call", "--mcp", "slow", *mcp_server)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=terminal.writer, env=environment(TERM="xterm"))
+    output, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, json.loads(output)["content"][0]["text"]) == (0, "done")
+    assert terminal.text() == "\r1 of 2: half \\x1b[31m\033[K\r\033[K"
+
+
 def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "described.py"
     path.write_text(DESCRIBED)
@@ -522,7 +537,7 @@ def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None
 @pytest.mark.ci
 def test_what_an_mcp_server_offers_is_listed(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     lines = (
-        "tool add(a: integer, b?: integer)  Add two numbers.\n"
+        "tool add(a: integer, b?: integer)  Add two numbers.\ntool slow()\n"
         "prompt greet(name)  Greet.\n"
         "resource notes  file:///notes  Notes.\n"
     )
