@@ -293,7 +293,7 @@ each session has its own process.
     "gateway": _Command(
         "serve many MCP servers as one",
         "",
-        "gateway:file --http --allow-host --allow-origin --separator --max-servers gateway:--idle-seconds "
+        "gateway:file --status --http --allow-host --allow-origin --separator --max-servers gateway:--idle-seconds "
         "--list-seconds --debug",
         """\
 Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
@@ -303,6 +303,9 @@ ${VARIABLE:-default} are replaced from the environment, as in Claude Code.
 
 The name of a tool consists of the name of its server, the separator and its own
 name. Each client has its own servers, which are started when they are needed.
+
+With --status: start each server once, and print whether it responds and what it
+offers. The exit status is 1 if one does not respond.
 """
         + _SERVED_STATUS,
     ),
@@ -649,6 +652,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         1800, "end a session, and its process, after N seconds without a request or a stream"
     ),
     "gateway:--idle-seconds": _number(1800, "end a server after N seconds without a request; 0: never"),
+    "--status": _flag("print whether each server responds, and what it offers; serve nothing"),
     "--separator": {
         "default": "_",
         "metavar": "TEXT",

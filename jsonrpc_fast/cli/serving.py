@@ -54,6 +54,12 @@ def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) ->
 
 
 def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+    if options.status:
+        from .status import show_status
+
+        if place is not None:
+            raise ValueError("--status serves nothing: leave out --http")
+        return show_status(options.file)
     from ..mcp.gateway import Gateway
 
     gateway = Gateway(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -70,6 +71,8 @@ def value_of(result: dict[str, Any]) -> Any:
         ([__file__], "is not JSON"),
         ([__file__, "--http", "nowhere"], "the address nowhere must be HOST:PORT"),
         ([__file__, "--allow-host", "a"], "--allow-host and --allow-origin need --http"),
+        ([__file__, "--status", "--http", "127.0.0.1:8000"], "--status serves nothing: leave out --http"),
+        (["nowhere.json", "--status"], "nowhere.json: No such file or directory"),
     ],
 )
 def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,15 +81,32 @@ def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: p
 
 
 @pytest.mark.ci
+def test_the_status_of_the_servers(servers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads(servers.read_text())
+    content["mcpServers"]["good"] |= {"excludeTools": ["die"], "tools": {"pidd": {"name": "process"}}}
+    content["mcpServers"]["bad"]["args"] = ["-c", "raise SystemExit('no database')"]
+    servers.write_text(json.dumps(content))
+    assert main(["gateway", str(servers), "--status"]) == 1
+    good, unfit, bad, *reason = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"good  ok  s 1, 2026-07-28: 4 tools \(1 not shown\); \d+\.\d s", good)
+    assert unfit == "    its rules name tools or arguments that it does not have: pidd"
+    assert bad.startswith("bad   FAILED  ")
+    assert "no database" in "".join(reason)
+    del content["mcpServers"]["bad"]
+    servers.write_text(json.dumps(content))
+    assert main(["gateway", str(servers), "--status"]) == 0
+
+
+@pytest.mark.ci
 async def test_a_client_on_stdio(servers: Path) -> None:
     lines: list[str] = []
     program, *arguments = command(servers)
     async with connect(program, *arguments, env=dict(os.environ), stderr=lines.append) as client:
         assert [tool["name"] for tool in await client.list_tools()] == [
-            "good_die",
             "good_pid",
-            "good_size",
             "good_variables",
+            "good_die",
+            "good_size",
         ]
         text = "é" * 1_000_000
         assert value_of(await client.call_tool("good_size", {"text": text})) == len(text)

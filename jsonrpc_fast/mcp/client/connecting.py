@@ -29,7 +29,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def connect(
-    server: str | os.PathLike[str] | LocalServer | Transport | Mapping[str, Any],
+    server: str | os.PathLike[str] | LocalServer | Transport | ServerEntry | Mapping[str, Any],
     *arguments: str | os.PathLike[str],
     mode: str = "auto",
     handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
@@ -67,7 +67,7 @@ def connect(
         server: The program, searched for on PATH; a URL that begins with http:// or https://; a `Server`, which runs in
             this process; or a transport that is not started. Or the configuration of hosts: `{"mcpServers": {…}}`, or
             the path of such a file, which ends in ".json": one server, or several behind a `Gateway` (see
-            `read_servers`).
+            `read_servers`); or an entry that `read_servers` has returned.
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe, and for several servers behind a
             gateway "legacy"; "legacy": the handshake with `initialize`, without a probe; "modern": no such handshake;
@@ -142,7 +142,7 @@ def connect(
 
 def _found(server: object) -> ServerEntry | LocalServer | Transport:
     """Return the entry of a server, or the given server or transport; for several servers, a gateway."""
-    if isinstance(server, LocalServer):
+    if isinstance(server, (LocalServer, ServerEntry)):
         return server
     if isinstance(server, Mapping) or (
         isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json") and not is_url(server)

@@ -91,7 +91,9 @@ class SignsIn(Protocol):
         ...
 
 
-Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | Mapping[str, Any]"]
+Servers = Mapping[
+    str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | ServerEntry | Mapping[str, Any]"
+]
 """Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`; or one of
 these as the member `server` of an entry with rules for its tools."""
 
