@@ -12,7 +12,7 @@ import pytest
 
 from jsonrpc_fast.codec import _messages, _pure
 
-from . import summary
+from . import starts, summary
 from .data import CORPORA, MAX_TURN_BYTES, payloads, sizes, stream_of, turns, typescript_order
 
 MADE = payloads(Path("nowhere"))
@@ -280,3 +280,12 @@ def test_the_benchmarks_are_the_rows_of_the_readme(report: Any) -> None:
         assert (f"{title} ({sizes()[payload]})" in shown) == ("tiny" in title)
     assert "of orjson" in shown
     assert max(map(len, shown.splitlines()[8:])) <= 100
+
+
+@pytest.mark.ci
+def test_the_start_of_a_server_is_measured(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(starts.SERVERS["jsonrpc_fast"])
+    seconds, modules = starts.start(program)
+    assert seconds > 0
+    assert modules > 100
