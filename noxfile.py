@@ -52,9 +52,8 @@ PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
 UNTYPED = (
     *("jsonrpc_fast.adapters.aiorpcx.", "jsonrpc_fast.adapters.pylsp."),
     "jsonrpc_fast.adapters.web3.LegacyWebSocketProvider",
-    *("jsonrpc_fast.mcp.client.BlockingClient", "jsonrpc_fast.mcp.client.blocking_client.BlockingClient"),
 )
-"""Classes whose base is unknown, and one whose methods have types that pyright calls ambiguous (`blocking_method`)."""
+"""Classes whose base is unknown."""
 
 
 def expect(session: nox.Session, text: str, *command: str, env: dict[str, str] | None = None) -> None:

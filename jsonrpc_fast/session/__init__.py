@@ -45,14 +45,14 @@ from .session import Session, broadcast, serving
 from .streams import Stream
 
 if TYPE_CHECKING:
-    from .blocking_session import Blocking, BlockingSession, blocking, blocking_method
+    from .blocking_session import Blocking, BlockingSession, blocking, blocking_form
     from .reconnecting import ReconnectingSession
     from .subscriptions import Gap, Subscription, Subscriptions
 else:
     __getattr__ = loader(
         __name__,
         {
-            "blocking_session": ("Blocking", "BlockingSession", "blocking", "blocking_method"),
+            "blocking_session": ("Blocking", "BlockingSession", "blocking", "blocking_form"),
             "reconnecting": ("ReconnectingSession",),
             "subscriptions": ("Gap", "Subscription", "Subscriptions"),
         },
@@ -100,7 +100,7 @@ __all__ = [
     "Subscription",
     "Subscriptions",
     "blocking",
-    "blocking_method",
+    "blocking_form",
     "broadcast",
     "serving",
 ]

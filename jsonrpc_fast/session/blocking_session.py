@@ -169,14 +169,17 @@ class Blocking:
         raise NotImplementedError
 
 
-def blocking_method(
+def blocking_form(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], attribute: str
-) -> Callable[Concatenate[Any, P], T]:
-    """Return the blocking form of a method, for a class derived from `Blocking`.
+) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
+    """Return a decorator that replaces a method of a `Blocking` by the blocking form of an asynchronous one.
+
+        @blocking_form(Client.ping, "client")
+        def ping(self) -> object: ...
 
     Args:
         method: The asynchronous method, as a function of its class.
-        attribute: The attribute of a `Blocking` that holds the object of that class.
+        attribute: The attribute of the `Blocking` that holds the object of that class.
     """
 
     @functools.wraps(method)
@@ -186,7 +189,7 @@ def blocking_method(
 
     del wait.__wrapped__  # with it, it would be taken for a coroutine function
     wait.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    return wait
+    return lambda _: wait
 
 
 class BlockingSession(Blocking):

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import ParamSpec
 
 from ...errors import ConnectionLost, StateError
-from ...session import Blocking, blocking_method
+from ...session import Blocking, blocking_form
 from ...types import UNSET, Unset
 from .client import Client
 from .connecting import connect
@@ -38,18 +38,41 @@ class BlockingClient(Blocking):
         """The server: its revision, capabilities, name and instructions; see `Client.server`."""
         return self.client.server
 
-    call = blocking_method(Client.call, "client")
-    notify = blocking_method(Client.notify, "client")
-    ping = blocking_method(Client.ping, "client")
-    list_prompts = blocking_method(Client.list_prompts, "client")
-    list_resources = blocking_method(Client.list_resources, "client")
-    list_resource_templates = blocking_method(Client.list_resource_templates, "client")
-    list_tools = blocking_method(Client.list_tools, "client")
-    get_prompt = blocking_method(Client.get_prompt, "client")
-    call_tool = blocking_method(Client.call_tool, "client")
-    read_resource = blocking_method(Client.read_resource, "client")
-    complete = blocking_method(Client.complete, "client")
-    set_level = blocking_method(Client.set_level, "client")
+    @blocking_form(Client.call, "client")
+    def call(self) -> object: ...
+
+    @blocking_form(Client.notify, "client")
+    def notify(self) -> object: ...
+
+    @blocking_form(Client.ping, "client")
+    def ping(self) -> object: ...
+
+    @blocking_form(Client.list_prompts, "client")
+    def list_prompts(self) -> object: ...
+
+    @blocking_form(Client.list_resources, "client")
+    def list_resources(self) -> object: ...
+
+    @blocking_form(Client.list_resource_templates, "client")
+    def list_resource_templates(self) -> object: ...
+
+    @blocking_form(Client.list_tools, "client")
+    def list_tools(self) -> object: ...
+
+    @blocking_form(Client.get_prompt, "client")
+    def get_prompt(self) -> object: ...
+
+    @blocking_form(Client.call_tool, "client")
+    def call_tool(self) -> object: ...
+
+    @blocking_form(Client.read_resource, "client")
+    def read_resource(self) -> object: ...
+
+    @blocking_form(Client.complete, "client")
+    def complete(self) -> object: ...
+
+    @blocking_form(Client.set_level, "client")
+    def set_level(self) -> object: ...
 
     @contextmanager
     def listen(self, *uris: str, timeout: float | Unset | None = UNSET) -> Iterator[None]:
