@@ -112,6 +112,8 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                 different += bool(changes)
                 for change in changes[:_MAX_DIFFERENCES]:
                     write(f"line {recorded.line}: {shorten(method)}: {change}")
+                if (hidden := len(changes) - _MAX_DIFFERENCES) > 0:
+                    write(f"line {recorded.line}: {shorten(method)}: {hidden} more differences not shown")
     finally:
         for _, call in calls.values():
             call.cancel()

@@ -327,5 +327,6 @@ def _camel_case(name: str, kind: str) -> str:
 
 def _doc(text: str) -> str:
     """Return a string on one line that cannot end the docstring that contains it."""
-    shown = "".join(char if char.isprintable() else " " for char in text[:_MAX_TEXT]).strip()
+    text = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+    shown = "".join(char if char.isprintable() else " " for char in text).strip()
     return shown.replace("\\", "\\\\").replace('"', '\\"')

@@ -138,6 +138,11 @@ def test_other_responses(tmp_path: Path) -> None:
         ([1, 2], [1], ["/result: an array of 2 became an array of 1"]),
         ([1, {"a/b": None}], [1, {"a/b": 0}], ["/result/1/a/b: null became 0"]),
         ({"a": 1}, [], ["/result: an object became an array of 0"]),
+        (
+            list(range(7)),
+            [7] * 7,
+            [*[f"/result/{number}: {number} became 7" for number in range(5)], "2 more differences not shown"],
+        ),
     ],
 )
 @pytest.mark.ci

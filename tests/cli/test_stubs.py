@@ -265,6 +265,16 @@ ALLOWED = (
     *(ast.Name, ast.Load, ast.Store, ast.Constant, ast.Expr, ast.Subscript, ast.BinOp, ast.BitOr, ast.Tuple),
     *(ast.arguments, ast.arg, ast.keyword, ast.Call, ast.Dict, ast.UnaryOp, ast.USub),
 )
+
+
+def test_a_summary_that_is_cut_says_so() -> None:
+    def text_of(summary: str) -> str:
+        return stubs_of({"openrpc": "1.3.2", "methods": [{"name": "m", "params": [], "summary": summary}]})
+
+    assert f'"{"a" * 300}"' in text_of("a" * 300)
+    assert f'"{"a" * 299}…"' in text_of("a" * 301)
+
+
 TEXTS = st.text(max_size=6) | st.sampled_from(
     [
         '"""\nimport os\n"""',

@@ -256,7 +256,10 @@ def test_types_and_defaults_that_hold_themselves() -> None:
 
 
 def test_many_problems_are_cut() -> None:
-    assert len(decoded(list[Inner], [1] * 20, raw=False)) == 16
+    found = decoded(list[Inner], [1] * 20, raw=False)
+    assert (len(found), found[16:]) == (17, [("", "has 4 more problems")])
+    assert len(decoded(list[Inner], [1] * 16, raw=False)) == 16
+    assert decoded(list[Inner], [1] * 17, raw=False)[16:] == [("", "has 1 more problem")]
     assert decoded(list[Inner], [1] * 100_000, raw=True) == [("", "100000 invalid values")]
 
 

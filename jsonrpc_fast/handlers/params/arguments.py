@@ -95,15 +95,16 @@ class Arguments:
         # Unknown names are reported without the names, which are input of the peer.
         if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
             problems.append(Problem("", IS_UNKNOWN))
-        converted = {}
+        converted, left_out = {}, 0
         for name, value in arguments.items():
             if (value_type := self.types.get(name)) is not None:
                 try:
                     converted[name] = _convert(value_type, value, reread)
                 except Misfit as misfit:
                     problems += [Problem(pointer_to([name]) + path, reason) for path, reason in misfit.problems]
+                    left_out += misfit.left_out
         if problems:
-            raise Misfit(problems)
+            raise Misfit(problems, left_out)
         for name, value_type in self._defaults.items():
             if name not in converted:
                 converted[name] = value_type.default().value

@@ -26,7 +26,7 @@ INVALID: Final = "Invalid value"
 
 # A peer controls how many problems there are: without a bound, a small message could get a large response.
 MAX_PROBLEMS: Final = 16
-"""Maximum number of problems in one response."""
+"""Maximum number of problems in one response, beside one that says how many more there are."""
 
 _REASONS: Final = {
     "minimum": "is less than the minimum of {}",
@@ -119,18 +119,28 @@ class Misfit(ValueError):
 
     Args:
         problems: Why; at most `MAX_PROBLEMS` are kept.
+        left_out: How many problems there are beside these.
 
     Attributes:
         problems: The problems that are kept.
+        left_out: How many problems there are beside these.
     """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: list[Problem] = list(problems)[:MAX_PROBLEMS]
-        super().__init__("; ".join(f"{path or '/'}: {reason}" for path, reason in self.problems))
+    def __init__(self, problems: Iterable[Problem], left_out: int = 0) -> None:
+        found = list(problems)
+        self.problems: list[Problem] = found[:MAX_PROBLEMS]
+        self.left_out: int = left_out + len(found) - len(self.problems)
+        super().__init__("; ".join(f"{path or '/'}: {reason}" for path, reason in self.listed()))
+
+    def listed(self) -> list[Problem]:
+        """Return the problems, and one that says how many more there are."""
+        left_out = self.left_out
+        more = [Problem("", f"has {left_out} more problem{'s' * (left_out != 1)}")] if left_out else []
+        return [*self.problems, *more]
 
     def error(self) -> RpcError:
         """Return the error -32602, whose `data` lists the problems."""
-        data = [problem._asdict() for problem in self.problems]
+        data = [problem._asdict() for problem in self.listed()]
         return RpcError(ErrorCode.INVALID_PARAMS, RPC_MESSAGES[ErrorCode.INVALID_PARAMS], data)
 
 

@@ -25,7 +25,16 @@ from ...codec import Raw
 from ...codec._backend import decoded, dumps
 from ...errors import EncodeError
 from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
-from .problems import INVALID, TOO_DEEP, Misfit, Problem, msgspec_pointers, msgspec_problem, pydantic_problems
+from .problems import (
+    INVALID,
+    MAX_PROBLEMS,
+    TOO_DEEP,
+    Misfit,
+    Problem,
+    msgspec_pointers,
+    msgspec_problem,
+    pydantic_problems,
+)
 
 MSGSPEC_MISSING: Final = 'typed params need msgspec: pip install "jsonrpc_fast[typed]"'
 
@@ -149,6 +158,7 @@ class PydanticType:
 
     def convert(self, value: Any, *, strict: bool = True) -> Any:
         """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
+        left_out = 0
         validate_json = self.adapter.validate_json  # in JSON mode, since JSON has no tuples and no dates
         try:
             if type(value) is Raw:
@@ -165,11 +175,12 @@ class PydanticType:
                 parts = _parts_of_schema(self.adapter.core_schema)
                 self._names = frozenset([part for part in parts if isinstance(part, str)])
             problems = pydantic_problems(error, decoded(value), self._names)
+            left_out = error.error_count() - len(problems) if len(problems) == MAX_PROBLEMS else 0
         except RecursionError:
             problems = [Problem("", TOO_DEEP)]
         except ValueError:  # raised by a validator
             problems = [Problem("", INVALID)]
-        raise Misfit(problems)
+        raise Misfit(problems, left_out)
 
     def write(self, value: Any) -> Any:
         """Convert a value to JSON types as its model says: with aliases, serializers, and defaults for missing members.

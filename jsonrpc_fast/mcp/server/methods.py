@@ -334,7 +334,7 @@ class Methods:
             try:
                 arguments = function.convert(arguments)
             except Misfit as misfit:
-                return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.problems])
+                return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.listed()])
             except Exception as error:  # of a class of the application
                 return _failure(tool, id, error)
         try:
