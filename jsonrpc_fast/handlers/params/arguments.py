@@ -183,10 +183,15 @@ def _plain_types(parameters: Mapping[str, Parameter]) -> dict[str, tuple[type, .
     return plain
 
 
+class UndefinedName(TypeError):
+    """An annotation uses a name that is not defined; it may be defined below the function."""
+
+
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a function, evaluated; for a class those of `__init__`, and the class as the result.
 
     Raises:
+        UndefinedName: An annotation uses a name that is not defined, or not yet.
         TypeError: An annotation cannot be evaluated.
     """
     function = without_partial(function)
@@ -201,7 +206,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         except NameError:  # perhaps a local name of the enclosing function
             return typing.get_type_hints(target, localns=_locals_around(target), include_extras=True) | made
     except NameError as error:
-        raise TypeError(f"an annotation uses a name that is not defined: {error.name}") from None
+        raise UndefinedName(f"an annotation uses a name that is not defined: {error.name}") from None
     except Exception as error:
         raise TypeError(f"an annotation cannot be evaluated: {error}") from error
 

@@ -125,6 +125,7 @@ class ServerProvider(Provider):
 
     async def _serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any] | None:
         """Return the result of a request; None if its name, URI or method is unknown."""
+        self._registry.complete()
         inner = mounted(context, method, self._methods.shared)
         try:
             return await self._methods.serve_mounted(params, inner)
@@ -241,7 +242,7 @@ class Server(Decorators, Served):
         self.profile: Profile = profiles[-1].replace(batches=any(profile.batches for profile in profiles))
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
-        self.lifespan: Lifespan = Lifespan(lifespan, self)
+        self.lifespan: Lifespan = Lifespan(lifespan, self, self.complete)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         # A store belongs to one server: its changes are sent to the clients of that server.
         self.tasks.on_change = self._task_changed

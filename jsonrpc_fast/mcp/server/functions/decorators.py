@@ -15,6 +15,8 @@ Rules:
     prompt takes a list or an object, its argument is JSON in a string.
   - Each decorator says what its functions may return. An invalid return value is error -32603 and is logged. If the
     annotations already show that, the decorator raises TypeError.
+  - An annotation may name a class that is defined below the function. It is looked up again with the next decorator,
+    and at the first use of the server, which raises TypeError if the name is still not defined.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from msgspec import UNSET
 
 from ...._checks import check_seconds, check_type
 from ....codec._backend import dumps
+from ....handlers.params.arguments import UndefinedName
 from ....handlers.schemas import inlined
 from ....session.conventions import McpConvention
 from ...protocol.capabilities import Icon
@@ -115,6 +118,20 @@ class Decorators(Registry):
         self._provider = provider
         self._strict = strict
         self._ignore_unknown = ignore_unknown
+
+    def _registering(self, register: Callable[[Function], Function]) -> Callable[[Function], Function]:
+        """Return a decorator that does what `register` does, or later: when a name is defined that it lacks."""
+
+        def decorate(function: Function) -> Function:
+            self._register_waiting()
+            try:
+                return register(function)
+            except UndefinedName:
+                self._waiting.append(lambda: register(function))
+                self.may_need_scopes = True  # perhaps: `tool_scopes` registers the function first
+                return function
+
+        return decorate
 
     @bare_or_called
     def tool(
@@ -236,7 +253,7 @@ class Decorators(Registry):
             self.may_need_scopes |= bool(registered.scopes)
             return function
 
-        return register
+        return self._registering(register)
 
     @bare_or_called
     def prompt(
@@ -294,7 +311,7 @@ class Decorators(Registry):
             self._add(self.prompts, prompt.name, registered, "prompts")
             return function
 
-        return register
+        return self._registering(register)
 
     @bare_or_called
     def resource(
@@ -383,7 +400,7 @@ class Decorators(Registry):
             self._add(registered, address, Registered(resource, serving, completers, uris), "resources")
             return function
 
-        return register
+        return self._registering(register)
 
     @bare_or_called
     def method(self, name: str | None = None) -> Callable[[Function], Function]:

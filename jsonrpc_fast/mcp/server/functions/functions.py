@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from ....handlers.executors import ExecutorHandler
 from ....handlers.handler import Handler
 from ....handlers.json_values import json_of
-from ....handlers.params.arguments import Arguments, hints_of, last_line, parameters_of, without_partial
+from ....handlers.params.arguments import Arguments, UndefinedName, hints_of, last_line, parameters_of, without_partial
 from ....handlers.params.docstrings import read_docstring
 from ....handlers.params.types import type_of
 from ....handlers.schemas import object_schema
@@ -185,7 +185,8 @@ class RegisteredFunction:
             if role is not None:
                 self._check_result(hints, role)
         except TypeError as error:
-            raise TypeError(f"{label}: {error}") from error
+            kind = UndefinedName if isinstance(error, UndefinedName) else TypeError
+            raise kind(f"{label}: {error}") from error
         self.is_async: bool = thread or any(
             inspect.iscoroutinefunction(each)
             for each in (function, getattr(type(function), "__call__", None))  # noqa: B004

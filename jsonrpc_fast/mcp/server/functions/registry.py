@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 import msgspec
 from msgspec import UNSET
 
+from ....handlers.params.arguments import UndefinedName
 from ...protocol.capabilities import (
     ListChanged,
     Resources,
@@ -123,9 +124,29 @@ class Registry:
         self.has_tasks: bool = False
         self.may_need_scopes: bool = False
         self._prefixes = Prefixes("")
+        self._waiting: list[Callable[[], object]] = []  # register functions whose annotations lacked a name
+
+    def complete(self) -> None:
+        """Register the functions whose annotations name what was not defined when they were decorated.
+
+        Raises:
+            TypeError: A name is still not defined.
+        """
+        self._register_waiting()
+        if self._waiting:
+            self._waiting[0]()
+
+    def _register_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for register in waiting:
+            try:
+                register()
+            except UndefinedName:
+                self._waiting.append(register)
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of the features that are registered now."""
+        self.complete()
         # The names of a provider are not known yet, so all kinds that it may have are declared.
         provided = {kind for mount in self.mounts for kind in mount.provider.kinds}
         prompts = bool(self.prompts) or "prompts" in provided
@@ -150,19 +171,23 @@ class Registry:
         Raises:
             KeyError: Nothing is registered by this name.
         """
+        self.complete()
         del next((found for found in self._of(kind) if name in found), {})[name]
         self._changed(kind)
 
     def own(self, method: str) -> dict[str, Definition]:
         """Return the registered items of a list, by name, URI or URI template."""
+        self.complete()
         return {name: registered.definition for name, registered in self._lists[method].items()}
 
     def names(self, kind: FeatureKind) -> set[str]:
         """Return the names, or URIs and templates, that are registered here or known from the providers."""
+        self._register_waiting()
         return set().union(*self._of(kind), *[mount.names(kind) for mount in self.mounts])
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for an unknown tool."""
+        self.complete()
         # A tool that is registered here hides a provider's tool of the same name.
         if (tool := self.tools.get(name)) is not None:
             return tool.scopes
@@ -171,6 +196,7 @@ class Registry:
 
     def tool_schema(self, name: str) -> Any:
         """Return the input schema of a tool of this server, which may require headers over HTTP; None for any other."""
+        self.complete()
         tool = self.tools.get(name)
         return None if tool is None else tool.checked.tool.input_schema
 

@@ -39,13 +39,15 @@ class Lifespan:
     Args:
         make: The user's function; None: there is nothing to begin.
         server: The server, its argument.
+        check: Called before a user enters; what it raises is the failure to begin.
 
     Attributes:
         value: What the context manager yielded; None before, and without one.
     """
 
-    def __init__(self, make: MakeLifespan | None, server: Any) -> None:
+    def __init__(self, make: MakeLifespan | None, server: Any, check: Callable[[], object] | None = None) -> None:
         self._make = make
+        self._check = check
         self._others: list[Callable[[], AbstractAsyncContextManager[Any] | None]] = []
         self._server = server
         self._users = 0
@@ -69,6 +71,8 @@ class Lifespan:
             raise StateError("the server is already running")
 
     async def __aenter__(self) -> Any:
+        if self._check is not None:
+            self._check()
         # Counted even without a lifespan: `check_idle` asks whether the server runs.
         self._users += 1
         if not self.exists:
