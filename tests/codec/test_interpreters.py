@@ -112,7 +112,7 @@ for other in others:
 
 
 IN_A_POOL = """
-import copy, operator
+import copy, operator, jsonrpc_fast
 from concurrent.futures import InterpreterPoolExecutor
 
 rounds = 50 * times
@@ -122,6 +122,9 @@ with InterpreterPoolExecutor(2) as pool:
         assert pool.submit(copy.copy, message).result() == message
     written = pool.map(operator.methodcaller("to_bytes"), [Request(number, "m") for number in range(20)])
     assert [decode(text).id for text in written] == list(range(20))
+    text = pool.submit(jsonrpc_fast.encode, Request(3, "m", [2**70])).result()
+    assert pool.submit(jsonrpc_fast.decode, text).result() == decode(text)
+    assert pool.submit(jsonrpc_fast.Response, 4, "x").result() == Response(4, "x")
 """
 pytestmark = pytest.mark.skipif(
     not any(map(importlib.util.find_spec, ("_interpreters", "_xxsubinterpreters"))),
