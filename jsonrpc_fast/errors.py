@@ -110,17 +110,21 @@ class HttpStatusError(RuntimeError):
         status: The HTTP status.
         headers: The headers of the HTTP response.
         body: The beginning of its body.
+        body_bytes: The size of its body that was read; None: that of `body`. The text says if there is more.
     """
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(status, headers, body)  # all arguments: a pickled exception is made from its `args`
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, body_bytes: int | None = None) -> None:
+        # All arguments: a pickled exception is made from its `args`.
+        super().__init__(status, headers, body, body_bytes)
         self.status = status
         self.headers = headers
         self.body = body
+        self.body_bytes: int = len(body) if body_bytes is None else body_bytes
 
     # Not the default, which is the `args`: headers and body may contain secrets, and the text goes to logs.
     def __str__(self) -> str:
-        return f"HTTP status {self.status}"
+        cut = f"; the body is cut to {len(self.body)} of {self.body_bytes} bytes"
+        return f"HTTP status {self.status}{cut if self.body_bytes > len(self.body) else ''}"
 
 
 class ConnectionLost(ConnectionError):

@@ -46,7 +46,7 @@ class ReadResponse:
         return 200 <= self.status < 300
 
     def status_error(self) -> HttpStatusError:
-        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
+        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES], len(self.body))
 
     def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
         """Return the exception for an HTTP response that contains no response to the call."""

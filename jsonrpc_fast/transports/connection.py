@@ -34,7 +34,8 @@ Sent data:
   - While one frame follows each received chunk, it is written inside `send` if the channel has `writes_lone_frames`:
     waiting for the end of the turn would cost a turn. When two frames follow a chunk, they are written together, and so
     are the next ones.
-  - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.
+  - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped. The log says how
+    many bytes a closing connection drops because the peer does not read.
   - With more than HIGH_WATER_BYTES unwritten the outbox is blocked, until LOW_WATER_BYTES or fewer are left.
 """
 
@@ -50,6 +51,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from .._checks import check_callable, check_count, check_seconds, check_type
+from .._logs import Seldom, logger_of
 from .._parts import TaskPart
 from ..codec import ParseError
 from ..codec.encoders import PLAIN, Encoders
@@ -72,6 +74,9 @@ TURN_SECONDS: Final = 0.001
 """After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
 """How many messages are read for `onread` before the first is delivered; there may be up to TURN_ITEMS more."""
+_logger: Final = logger_of("transports")
+_undrained: Final = Seldom()
+
 DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 WRITE_BYTES: Final = 64 * 1024
@@ -379,6 +384,12 @@ class Connection(Transport):
 
     def _on_drain_timeout(self) -> None:
         self.undrained_bytes = self.channel.unwritten
+        if self.undrained_bytes and (left_out := _undrained.take(asyncio.get_running_loop().time())) is not None:
+            _logger.warning(
+                "the peer did not read all messages before the connection closed; dropped bytes: %d%s",
+                self.undrained_bytes,
+                left_out,
+            )
         self.channel.abort()
 
     def _stop(self, state: State) -> None:

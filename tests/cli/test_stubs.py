@@ -269,7 +269,9 @@ ALLOWED = (
 
 def test_a_summary_that_is_cut_says_so() -> None:
     def text_of(summary: str) -> str:
-        return stubs_of({"openrpc": "1.3.2", "methods": [{"name": "m", "params": [], "summary": summary}]})
+        return stubs_of(
+            {"openrpc": "1.3.2", "methods": [{"name": "m", "params": [], "result": {"schema": {}}, "summary": summary}]}
+        )
 
     assert f'"{"a" * 300}"' in text_of("a" * 300)
     assert f'"{"a" * 299}…"' in text_of("a" * 301)

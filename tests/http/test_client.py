@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import importlib.util
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -393,7 +394,9 @@ def test_an_http_status(way: Way, status: int) -> None:
             way.answered(work, b"text" * 5000, status, sent)
         assert caught.value.status == status
         assert caught.value.headers["retry-after"] == "3"
-        assert caught.value.body == b"text" * 1024
+        assert (caught.value.body, caught.value.body_bytes) == (b"text" * 1024, 20_000)
+        assert str(caught.value) == f"HTTP status {status}; the body is cut to 4096 of 20000 bytes"
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @every_way

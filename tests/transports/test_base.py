@@ -594,12 +594,16 @@ async def test_close_writes_what_was_accepted() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_close_gives_up_after_drain_seconds() -> None:
+async def test_close_gives_up_after_drain_seconds(caplog: pytest.LogCaptureFixture) -> None:
     one, other, at_one, at_other = await started(drain_seconds=0.1)
     other.pause_reading()
     one.send(Notification("n", ["x" * 1_000_000]))
     await one.close()
     assert at_one.events == ["closed"]
+    assert one.undrained_bytes > 900_000
+    [record] = caplog.records
+    said = "the peer did not read all messages before the connection closed; dropped bytes: "
+    assert (record.levelname, record.getMessage()) == ("WARNING", f"{said}{one.undrained_bytes}")
     other.resume_reading()
     await other.wait_closed()
     assert at_other.events == ["closed"]

@@ -155,7 +155,7 @@ async def _run(
     loss = _describe_loss(transport)
     if loss and sys.stderr is not None:
         print(loss, file=sys.stderr)
-    return 1 if loss or transport.fault is not None else 0
+    return 1 if loss or transport.undrained_bytes or transport.fault is not None else 0
 
 
 def _describe_loss(transport: StdioServer) -> str:
@@ -164,6 +164,4 @@ def _describe_loss(transport: StdioServer) -> str:
         return f"the server ended with requests without a response: {transport.dropped_requests}"
     if isinstance(transport.fault, OSError):
         return f"stdin or stdout failed: {transport.fault.strerror or transport.fault}"
-    if transport.undrained_bytes:
-        return f"the client did not read all output in time; dropped bytes: {transport.undrained_bytes}"
     return ""
