@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -280,19 +280,20 @@ class Session(Caller):
             self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager task
 
     async def _close(self) -> None:
+        left: set[Any] = set()
         try:
             await self._wait_until_served()
             is_owed = self._engine.calls.is_owed  # asked before the calls are lost: afterwards it is unknown
             # Closing an exchange cancels its call.
             self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
-            await self._end_handlers()
+            left = await self._end_handlers()
             self._engine.inbox.count_dropped()
             self._transport.dropped_requests = self.dropped_requests
             await self._close_transport(is_owed)
         finally:
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
-            await self._end_handlers()
+            await self._end_handlers(known=left)
             if self.dropped_requests:
                 # Only at debug level: clients often leave early, and a hostile one could do so at will.
                 fault = StateError(f"the session was closed before it responded to {self.dropped_requests} requests")
@@ -331,12 +332,18 @@ class Session(Caller):
             raise
         await closing
 
-    async def _end_handlers(self, but: Run | None = None) -> None:
-        """Cancel the handlers that still run and wait for their end."""
-        if tasks := [run.task for run in self._engine.inbox.cancel(but) if run.task is not None]:
-            _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
-            if left:
-                self._engine.hooks.fault(StateError("a handler continues although it was cancelled"))
+    async def _end_handlers(self, but: Run | None = None, known: Collection[Any] = ()) -> set[Any]:
+        """Cancel the handlers that still run, wait for their end, and return the tasks of those that continue.
+
+        Those in `known` have had their time, and were reported.
+        """
+        tasks = [run.task for run in self._engine.inbox.cancel(but) if run.task is not None and run.task not in known]
+        if not tasks:
+            return set()
+        _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
+        if left:
+            self._engine.hooks.fault(StateError("a handler continues although it was cancelled"))
+        return left
 
     def _on_close(self) -> None:
         """Clean up after the connection is lost."""
