@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import chain
+from itertools import chain, repeat
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from .._checks import check_count
 from ..codec import Raw
 
 _LEAF_BYTES: Final = 32  # estimate for a number or a short string
+_CONTAINER_BYTES: Final = 64  # of an empty container, where `getsizeof` does not know it: on PyPy
 
 
 _TURN_HANDLERS: Final = 256
@@ -234,12 +235,12 @@ class Room:
 def memory_of(params: Any, enough: int) -> int:
     """Estimate the memory of params in bytes. Counting stops beyond `enough`, before a large container is copied."""
     if type(params) is Raw:
-        return getsizeof(params) + len(params)
+        return getsizeof(params, _CONTAINER_BYTES) + len(params)
     size = 0
     # Level by level, in C: recursion would be slower, and would hit Python's recursion limit on a deep payload.
     level = [params] if type(params) is dict or type(params) is list else []
     while level:
-        size += sum(map(getsizeof, level)) + _LEAF_BYTES * sum(map(len, level))
+        size += sum(map(getsizeof, level, repeat(_CONTAINER_BYTES))) + _LEAF_BYTES * sum(map(len, level))
         if size > enough:
             break
         values: list[Any] = list(chain.from_iterable([v for v in level if type(v) is list]))
