@@ -171,7 +171,9 @@ class Served(ConnectionFactory):
 
         Args:
             options: Options of `StdioServer`; options of `Session`, as in `run`; `grace_seconds`: how long running
-                functions may take after a signal, by default 1.5; None: no limit.
+                functions may take after a signal, by default 1.5; None: no limit. `end_seconds`: how long they may take
+                after the client has closed stdin, or is gone; a second later the process ends, even if a sync function
+                runs. By default there is no limit, because the client may wait for the responses.
 
         Returns:
             The exit code, as `run_stdio` returns it.
@@ -198,7 +200,10 @@ class Served(ConnectionFactory):
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
         from ...transports.stdio.main import run_stdio  # a server over HTTP does without
 
-        return run_stdio(serve, on_signal=self.on_signal, **{**defaults, **transport_options})
+        end_seconds = session_options.get("end_seconds") or None  # UNSET is false
+        return run_stdio(
+            serve, on_signal=self.on_signal, **{**defaults, "end_seconds": end_seconds, **transport_options}
+        )
 
     def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
         """Return an ASGI application that serves this server over Streamable HTTP.

@@ -7,6 +7,8 @@ How the process ends, with its exit code:
   - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, all accepted messages
     are written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A
     SIGHUP that is ignored (nohup) stays ignored.
+  - With `end_seconds`, a process that still runs so long after the client has closed stdin, or is gone: 1, and a line
+    on stderr. This holds even while a function blocks the loop (POSIX).
   - Child processes of clients in this process do not outlive it after a signal: those that still run after
     `grace_seconds`, or at a second signal, are killed.
   - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
@@ -20,10 +22,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, Unpack
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final, Unpack
 
 from ..._checks import check_seconds, check_serve
 from ...errors import ConnectionLost
@@ -33,12 +37,16 @@ from .child import GRACE_SECONDS, signal_children
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
 
+_OVERDUE_SECONDS: Final = 1.0
+"""How long what was cancelled after `end_seconds` may take to end."""
+
 
 def run_stdio(
     serve: Callable[[StdioServer], Coroutine[Any, Any, object]],
     *,
     on_signal: Callable[[], object] | None = None,
     grace_seconds: float | None = GRACE_SECONDS,
+    end_seconds: float | None = None,
     **options: Unpack[TransportOptions],
 ) -> int:
     """Run a server on this process's stdin and stdout until its client or a signal ends it.
@@ -50,6 +58,8 @@ def run_stdio(
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
             time to its handlers; without a session it is passed to `onstop` of the transport. Clients, including those
             of this package, kill a server 2 seconds after SIGTERM.
+        end_seconds: How long the process may run after the client has closed stdin; a second later it ends, even if a
+            function blocks the loop or runs in a thread. None: without limit.
         options: Options of `Connection`.
 
     Returns:
@@ -61,12 +71,14 @@ def run_stdio(
     """
     check_serve(serve)
     check_seconds("grace_seconds", grace_seconds)
+    check_seconds("end_seconds", end_seconds)
     fill_closed_descriptors()
     transport = StdioServer(**options)
     transport.channel.restores_streams = False
     signals = _Signals(transport, on_signal, grace_seconds)
     try:
-        code = asyncio.run(_run(serve, transport, signals))
+        with _ends_after_stdin(end_seconds):
+            code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
     # By the signal, not with an exit code, so that the parent, such as a shell or systemd, sees why the process ended.
@@ -74,6 +86,39 @@ def run_stdio(
         signal.signal(signals.received[0], signal.SIG_DFL)
         os.kill(os.getpid(), signals.received[0])
     return code
+
+
+@contextlib.contextmanager
+def _ends_after_stdin(seconds: float | None) -> Iterator[None]:
+    """End the process this long after the client has closed stdin, if the block has not ended then."""
+    if seconds is None or not hasattr(select, "poll"):
+        yield
+        return
+    # A thread, because a function may block the loop, and a copy, because the channel closes its own descriptor.
+    watched, (reader, writer) = os.dup(0), os.pipe()
+
+    def watch() -> None:
+        # Of stdin only the end is of interest, of the pipe that its other end is closed: POLLHUP is always reported.
+        poll = select.poll()
+        poll.register(watched, getattr(select, "POLLRDHUP", 0))
+        poll.register(reader, 0)
+        if reader not in dict(poll.poll()):
+            poll.unregister(watched)
+            if not poll.poll((seconds + _OVERDUE_SECONDS) * 1000):
+                text = f"stdin ended {seconds:g} s ago, and something still runs: the process ends\n"
+                with contextlib.suppress(OSError):  # the reader of stderr may be gone, too
+                    os.write(2, text.encode())
+                os._exit(1)
+
+    thread = threading.Thread(target=watch, name="jsonrpc_fast end_seconds", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+        os.close(watched)
 
 
 class _Signals:

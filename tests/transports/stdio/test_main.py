@@ -271,6 +271,34 @@ def test_after_the_end_of_stdin_handlers_have_no_time_limit() -> None:
     assert end_of(script(SESSION, changes, RUN_SESSION), asked(1)) == (answered(1), b"", 0)
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("where", ["loop", "thread"])
+def test_a_process_ends_after_its_stdin_whatever_runs(where: str) -> None:
+    """Its stderr may have no reader left."""
+    changes = f"""
+        from jsonrpc_fast.handlers import Handlers
+        from jsonrpc_fast.session import serving
+
+        def block(seconds):
+            print("begun", file=sys.stderr, flush=True)
+            time.sleep(seconds)
+
+        handlers = Handlers()
+        handlers.register("work", block, thread={where == "thread"})
+        sys.exit(run_stdio(serving(handlers), end_seconds=0.0))
+    """
+    program = script(SESSION, changes)
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(asked(60))
+        process.stdin.flush()
+        assert process.stderr.readline() == b"begun\n"
+        process.stderr.close()
+        process.stdin.close()
+        assert process.wait(20) == 1
+
+
 def test_the_exit_code_of_a_session_closed_too_early() -> None:
     changes = """
         async def serve(transport):
