@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec import _pure, _pure_fast
+from jsonrpc_fast.codec._json import may_be_altered
 from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from ..fuzz.mutate import message
@@ -70,6 +71,8 @@ def assert_agreement(text: bytes, profiles: list[Profile] = PROFILES) -> None:
 def assert_fast_path_agrees(text: bytes, profiles: list[Profile] = PROFILES) -> bool:
     """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
+    if may_be_altered(text):  # `decode` leaves these to the plain one before the pattern is tried
+        return False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pure_fast, "MAX_DICT_BYTES", 0)
         for profile in profiles:

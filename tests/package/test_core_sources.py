@@ -137,7 +137,7 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
                 "check_type",
             ],
         ),
-        (lambda: core.encode_error(1, 2, 3), ["encode_error", "write_error", "check_error"]),
+        (lambda: core.encode_error(1, 2, 3), ["call_encode_error", "error_line", "write_error", "check_error"]),
     ):
         with pytest.raises(TypeError) as caught:
             call()

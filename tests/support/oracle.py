@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["TOO_WIDE", "dumps_exact", "loads_exact", "orjson"]
@@ -39,10 +40,14 @@ def loads_exact(text: bytes | str) -> Any:
 
 
 def _loads(text: bytes) -> Any:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 2048)  # orjson reads 1,024 levels
     try:
         return json.loads(text)
     except ValueError:  # not JSON, or more digits than Python converts
         raise orjson.JSONDecodeError("not JSON that Python reads", "", 0) from None
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def dumps_exact(value: Any, default: Any = None, option: int = 0) -> bytes:

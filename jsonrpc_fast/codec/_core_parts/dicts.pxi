@@ -176,7 +176,8 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
     cdef Rules rules = rules_of(profile)
     cdef Output output
     cdef char* at
-    check_option_fast(option)
+    if option is not ZERO:
+        check_option_fast(option)
     if type(message) is tuple:
         message = list(<tuple>message)
     fault = fault_in(message, rules)

@@ -203,33 +203,26 @@ cdef char* set_form(
 
 def encode_request(id, method, params=None, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_request`"""
-    return call_line(True, id, method, params, rules_of(profile), default, option, delimited)
+    cdef Rules rules = rules_of(profile)
+    return call_line(True, id, method, params, rules.form, default_in(rules, default), option, delimited)
 
 
 def encode_notification(method, params=None, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_notification`"""
-    return call_line(False, None, method, params, rules_of(profile), default, option, delimited)
+    cdef Rules rules = rules_of(profile)
+    return call_line(False, None, method, params, rules.form, default_in(rules, default), option, delimited)
 
 
 def encode_result(id, result, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_result`"""
-    return result_line_with(id, result, rules_of(profile), default, option, delimited)
+    cdef Rules rules = rules_of(profile)
+    return result_line_with(id, result, rules.form, default_in(rules, default), option, delimited)
 
 
 def encode_error(id, code, message, data=UNSET, *, profile=JSONRPC, delimited=True, default=None, option=0):
     """`_messages.encode_error`"""
     cdef Rules rules = rules_of(profile)
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        if rules.writes_decimals is not None:
-            default = default_in(rules, default)
-        at = write_error(&output, at, id, code, message, data, default, option)
-        if rules.form != FORM_2_0:
-            at = set_form(&output, 0, at, rules.form, False, ABSENT, True)
-        return finish(&output, at + <bint>delimited)
-    finally:
-        close_output(&output)
+    return error_line(id, code, message, data, rules.form, default_in(rules, default), option, delimited)
 
 
 cdef inline char* write_text(Output* output, char* at, text) except NULL:
@@ -326,11 +319,9 @@ cdef int64_t harmless_options = HARMLESS_OPTIONS
 cdef int64_t forbidden_options = FORBIDDEN_OPTIONS
 
 
-cdef inline int check_option_fast(option) except -1:
-    """`check_option`, without a call for a valid one."""
+cdef int check_option_fast(option) except -1:
+    """`check_option`, without a call of Python for a valid one."""
     cdef int overflow = 0
-    if option is ZERO:
-        return 0
     if not PyLong_CheckExact(option) or PyLong_AsLongLongAndOverflow(option, &overflow) & forbidden_options or overflow:
         check_option(option)
     return 0
@@ -434,7 +425,8 @@ cdef char* write_call(
     Output* output, char* at, bint is_request, id, method, params, default, option
 ) except NULL:
     cdef Py_ssize_t start
-    check_option_fast(option)
+    if option is not ZERO:
+        check_option_fast(option)
     if is_request:
         at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
         at = write_constant(at, b',"method":', 10)
@@ -455,7 +447,8 @@ cdef char* write_call(
 
 
 cdef char* write_result(Output* output, char* at, id, result, default, option) except NULL:
-    check_option_fast(option)
+    if option is not ZERO:
+        check_option_fast(option)
     at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
     at = write_payload(output, write_constant(at, b',"result":', 10), result, default, option)
     memcpy(at, b"}\n", 2)
@@ -463,7 +456,8 @@ cdef char* write_result(Output* output, char* at, id, result, default, option) e
 
 
 cdef char* write_error(Output* output, char* at, id, code, message, data, default, option) except NULL:
-    check_option_fast(option)
+    if option is not ZERO:
+        check_option_fast(option)
     at = write_id(output, write_constant(at, b'{"jsonrpc":"2.0","id":', 22), id)
     code = check_error(code, message)
     at = write_id(output, write_constant(at, b',"error":{"code":', 17), code)
@@ -475,31 +469,40 @@ cdef char* write_error(Output* output, char* at, id, code, message, data, defaul
     return at + 2
 
 
-cdef bytes call_line(bint is_request, id, method, params, Rules rules, default, option, bint delimited):
+cdef bytes call_line(bint is_request, id, method, params, int form, default, option, bint delimited):
     """What `encode_request` and `encode_notification` return."""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        if rules.writes_decimals is not None:
-            default = default_in(rules, default)
         at = write_call(&output, at, is_request, id, method, params, default, option)
-        if rules.form != FORM_2_0:
-            at = set_form(&output, 0, at, rules.form, True, id if is_request else ABSENT, params is not None)
+        if unlikely(form != FORM_2_0):
+            at = set_form(&output, 0, at, form, True, id if is_request else ABSENT, params is not None)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
 
 
-cdef bytes result_line_with(id, result, Rules rules, default, option, bint delimited):
+cdef bytes result_line_with(id, result, int form, default, option, bint delimited):
     """What `encode_result` returns."""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
-        if rules.writes_decimals is not None:
-            default = default_in(rules, default)
         at = write_result(&output, at, id, result, default, option)
-        if rules.form != FORM_2_0:
-            at = set_form(&output, 0, at, rules.form, False, ABSENT, False)
+        if unlikely(form != FORM_2_0):
+            at = set_form(&output, 0, at, form, False, ABSENT, False)
+        return finish(&output, at + delimited)
+    finally:
+        close_output(&output)
+
+
+cdef bytes error_line(id, code, message, data, int form, default, option, bint delimited):
+    """What `encode_error` returns."""
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_error(&output, at, id, code, message, data, default, option)
+        if unlikely(form != FORM_2_0):
+            at = set_form(&output, 0, at, form, False, ABSENT, True)
         return finish(&output, at + delimited)
     finally:
         close_output(&output)
@@ -507,7 +510,7 @@ cdef bytes result_line_with(id, result, Rules rules, default, option, bint delim
 
 cdef inline bytes result_line(id, result):
     """What `encode_result` returns without options."""
-    return result_line_with(id, result, DEFAULT_RULES, None, ZERO, True)
+    return result_line_with(id, result, FORM_2_0, None, ZERO, True)
 
 
 # Calls with positional arguments only, which most are, skip Cython's parsing of arguments.
@@ -518,7 +521,7 @@ cdef object call_encode_request(PyObject* function, PyObject** arguments, size_t
     if names != NULL or count not in (2, 3):
         return slow_encode_request(function, arguments, flags, names)
     params = <object>arguments[2] if count == 3 else None
-    return call_line(True, <object>arguments[0], <object>arguments[1], params, DEFAULT_RULES, None, ZERO, True)
+    return call_line(True, <object>arguments[0], <object>arguments[1], params, FORM_2_0, None, ZERO, True)
 
 
 cdef object call_encode_notification(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
@@ -526,7 +529,7 @@ cdef object call_encode_notification(PyObject* function, PyObject** arguments, s
     if names != NULL or count not in (1, 2):
         return slow_encode_notification(function, arguments, flags, names)
     params = <object>arguments[1] if count == 2 else None
-    return call_line(False, None, <object>arguments[0], params, DEFAULT_RULES, None, ZERO, True)
+    return call_line(False, None, <object>arguments[0], params, FORM_2_0, None, ZERO, True)
 
 
 cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
@@ -535,9 +538,20 @@ cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t 
     return result_line(<object>arguments[0], <object>arguments[1])
 
 
+cdef object call_encode_error(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    if names != NULL or count not in (3, 4):
+        return slow_encode_error(function, arguments, flags, names)
+    data = <object>arguments[3] if count == 4 else UNSET
+    return error_line(
+        <object>arguments[0], <object>arguments[1], <object>arguments[2], data, FORM_2_0, None, ZERO, True
+    )
+
+
 cdef Call slow_encode_request = <Call>set_call(encode_request, <void*>call_encode_request)
 cdef Call slow_encode_notification = <Call>set_call(encode_notification, <void*>call_encode_notification)
 cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_result)
+cdef Call slow_encode_error = <Call>set_call(encode_error, <void*>call_encode_error)
 
 
 def respond(received, handler, *, delimited=True, default=None, option=0):

@@ -20,6 +20,8 @@ cdef extern from *:
     static inline __attribute__((always_inline)) int jsonrpc_fast_read_members(
         struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
         PyObject *, int, struct jsonrpc_fast_members *);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_message_of_members(
+        struct jsonrpc_fast_members *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_method_at(
         struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_payload_at(
@@ -326,6 +328,8 @@ cdef inline PyObject* error_at(
         data = parts.data
         parts.message = NULL
         parts.data = NULL
+        if data == NULL and parts.extra == NULL:
+            return new_object(ERRORS, code, message, held(UNSET), False)
         if data == NULL:
             data = held(UNSET)
         if parts.extra != NULL:
@@ -453,11 +457,13 @@ cdef PyObject* read_object_fast(
     # An exception stays set while the members are dropped, which run no code: `try` would cost 20 instructions.
     if (<MembersReader>read_members)(reader, at, rules, raw, is_item, &members):
         message = (<MessageMaker>message_of_members)(&members, rules)
+        if message != NULL:  # it has taken over all members
+            return message
     drop_if_any(members.id)
     drop_if_any(members.method)
     drop_if_any(members.payload)
     drop_if_any(members.extra)
-    return message
+    return NULL
 
 
 cdef inline bint read_members "jsonrpc_fast_read_members"(
@@ -466,8 +472,8 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
     """Read the object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the members."""
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* after
-    cdef const uint8_t* name
-    cdef const uint8_t* name_end
+    cdef const uint8_t* name = NULL  # set for unknown members
+    cdef const uint8_t* name_end = NULL
     cdef Member member
     cdef Value skipped
     cdef Py_ssize_t left
@@ -586,9 +592,9 @@ cdef inline PyObject* moved(PyObject** member) noexcept:
     return value if value != NULL else held(None)
 
 
-cdef inline PyObject* message_of_members(Members* members, Rules rules) except? NULL:
-    """The message with these members. NULL if it is invalid, if null has a meaning of its own (null params, which may be
-    a `Raw`, and the null id of a notification), and for a response that repeats its method."""
+cdef inline PyObject* message_of_members "jsonrpc_fast_message_of_members"(Members* members, Rules rules) except? NULL:
+    """The message with these members, which it takes over. NULL if it is invalid, if null has a meaning of its own (null
+    params, which may be a `Raw`, and the null id of a notification), and for a response that repeats its method."""
     cdef Verdict* verdict
     cdef PyObject* payload
     cdef bint tracked
@@ -602,8 +608,8 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
             return NULL
         if members.method != NULL and verdict.kind != A_REQUEST and verdict.kind != A_NOTIFICATION:
             return NULL
-    if unlikely(members.extra != NULL):
-        return message_with_extra(members)
+        if members.extra != NULL:
+            return message_with_extra(members)
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
     payload = moved(&members.payload)
     if members.method == NULL:
@@ -617,12 +623,14 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
 
 cdef PyObject* message_with_extra "jsonrpc_fast_message_with_extra"(Members* members) except NULL:
     """The message with these members, some of them unknown."""
-    id = None if members.id == NULL else <object>members.id
-    payload = None if members.payload == NULL else <object>members.payload
-    extra = <object>members.extra
-    if members.method != NULL:
-        method = <object>members.method
-        if members.id == NULL:
+    cdef bint is_request = members.id != NULL
+    cdef bint is_call = members.method != NULL
+    id = owned(moved(&members.id))
+    method = owned(moved(&members.method))
+    payload = owned(moved(&members.payload))
+    extra = owned(moved(&members.extra))
+    if is_call:
+        if not is_request:
             return held(make_object(NOTIFICATIONS, method, with_extra(payload, extra), None))
         return held(make_object(REQUESTS, id, method, with_extra(payload, extra)))
     if members.kind == MEMBER_ERROR:

@@ -67,12 +67,9 @@ cdef extern from *:
         return 0;
     }
 
-    /* An int that is above those that Python keeps. */
-    static CYTHON_INLINE PyObject *jsonrpc_fast_new_integer(long long number) {
-        PyLongObject *integer;
-        if ((unsigned long long)number > jsonrpc_fast_most_digit)
-            return PyLong_FromLongLong(number);
-        integer = (PyLongObject *)PyObject_Malloc(sizeof(PyLongObject));
+    /* An int of one digit that is above those that Python keeps. */
+    static CYTHON_INLINE PyObject *jsonrpc_fast_new_digit(long long number) {
+        PyLongObject *integer = (PyLongObject *)PyObject_Malloc(sizeof(PyLongObject));
         if (integer == NULL)
             return PyErr_NoMemory();
         *integer = jsonrpc_fast_digit_head;
@@ -82,12 +79,13 @@ cdef extern from *:
     }
     #else
     #define jsonrpc_fast_keep_digit_head() 0
-    #define jsonrpc_fast_new_integer PyLong_FromLongLong
+    #define jsonrpc_fast_most_digit 0
+    #define jsonrpc_fast_new_digit PyLong_FromLongLong
     #endif
     """
-    int64_t LARGEST_DIGIT "PyLong_MASK"
+    uint64_t most_digit "jsonrpc_fast_most_digit"
     int keep_digit_head "jsonrpc_fast_keep_digit_head"() except -1
-    PyObject* new_large_integer "jsonrpc_fast_new_integer"(long long number) noexcept
+    PyObject* new_digit "jsonrpc_fast_new_digit"(long long number) noexcept
 
 keep_digit_head()
 
@@ -97,11 +95,10 @@ cdef inline PyObject* integer_of(int64_t number) noexcept:
     if 0 <= number < SMALL_INTEGERS:
         hold(integers[number])
         return integers[number]
-    if 0 < number <= LARGEST_DIGIT:
+    if <uint64_t>number <= most_digit:
         kept = take_integer(number)
-        if kept != NULL:
-            return kept
-    return new_large_integer(number)
+        return kept if kept != NULL else new_digit(number)
+    return new_integer(number)
 
 
 cdef PyObject* odd_float "jsonrpc_fast_odd_float"(const uint8_t* start, const uint8_t* end) noexcept:

@@ -59,7 +59,7 @@ def serve_plain(data, find, bint raw, profile=JSONRPC, bint delimited=True):
         failure = error
     if failure is None and not is_awaitable(result):
         try:
-            return result_line_with((<Request>message).id, result, DEFAULT_RULES, None, ZERO, delimited)
+            return result_line_with((<Request>message).id, result, FORM_2_0, None, ZERO, delimited)
         except HANDLER_FAILURES:
             pass
     return message, handler, result, failure

@@ -192,7 +192,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     """The id in a token; None for null, () if invalid."""
     cdef const uint8_t* at = value.start
     cdef const uint8_t* end = value.end
-    cdef int64_t number
+    cdef int64_t number = 0
     if at[0] == c'"':
         return string_of(value)
     if at[0] != c"-" and not c"0" <= at[0] <= c"9":

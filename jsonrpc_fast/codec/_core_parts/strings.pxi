@@ -94,7 +94,15 @@ cdef extern from *:
 keep_ascii_head()
 
 
-cdef inline PyObject* ascii_at(const uint8_t* start, Py_ssize_t size) noexcept:
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_ascii_at(const uint8_t *, Py_ssize_t);
+    #endif
+    """
+
+
+cdef inline PyObject* ascii_at "jsonrpc_fast_ascii_at"(const uint8_t* start, Py_ssize_t size) noexcept:
     cdef PyObject* text = new_ascii(size)
     if text != NULL:
         copy(<char*>string_data(text), <const char*>start, size)
@@ -110,6 +118,8 @@ cdef extern from *:
     struct jsonrpc_fast_caches;
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_at(
         struct jsonrpc_fast_caches *, const uint8_t *, Py_ssize_t);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_before_colon(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
     #endif
     """
 
@@ -948,7 +958,7 @@ cdef inline PyObject* name_in_text "jsonrpc_fast_name_in_text"(
     return name_at(reader.caches, start, at - start)
 
 
-cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at, Py_ssize_t before) noexcept:
+cdef inline PyObject* name_before_colon "jsonrpc_fast_name_before_colon"(ValueReader* reader, const uint8_t* at, Py_ssize_t before) noexcept:
     """The member name at `at`; `reader.at` is then past its colon and the space around it. before: as in
     `name_in_text`. Bounds: as in `value_at`."""
     cdef const uint8_t* end = reader.end

@@ -74,7 +74,10 @@ cdef extern from *:
     #endif
 
     #if defined(__GNUC__)
+    struct jsonrpc_fast_caches;
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_dict_like(PyObject *, PyObject **, Py_ssize_t);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_dict_from_template(
+        struct jsonrpc_fast_caches *, PyObject **, Py_ssize_t);
     #endif
     """
     bint TEMPLATES "JSONRPC_FAST_TEMPLATES"
@@ -253,7 +256,7 @@ cdef PyObject* miss_template(
     return NULL
 
 
-cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
+cdef inline PyObject* dict_from_template "jsonrpc_fast_dict_from_template"(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
     """A dict of alternating names and values, which takes over the references.
 
     NULL without an exception if the dict is to be made by insertion; the caller then keeps the references.
