@@ -396,6 +396,7 @@ async def test_a_child_that_prints_between_bodies() -> None:
     assert end == "closed"
 
 
+@pytest.mark.ci
 async def test_what_a_child_prints_gets_no_response() -> None:
     """The child prints more than its pipe holds, then responds to the first line that it reads, and counts the rest."""
     source = """
