@@ -100,6 +100,8 @@ def check_option(option: int) -> None:
         check_type("option", option, int)
     if option & FORBIDDEN_OPTIONS:
         raise ValueError("OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing")
+    if option >> 32:  # orjson would cut it off
+        raise ValueError("option must consist of orjson's constants OPT_…")
 
 
 def dumps(value: object, default: Default = None, option: int = 0) -> bytes:

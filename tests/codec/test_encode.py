@@ -8,6 +8,7 @@ import enum
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from jsonrpc_fast.codes import ErrorCode, McpErrorCode
 from jsonrpc_fast.errors import EncodeError, RpcError
-from jsonrpc_fast.profile import JSONRPC
+from jsonrpc_fast.profile import CLIENT, JSONRPC
 from jsonrpc_fast.types import UNSET
 
 from ..support.describe import describe, fault
@@ -217,6 +218,15 @@ class TestOptions:
         for call in calls_and_answers(impl, [1], option=option | more):
             with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
                 call()
+
+    @rows("option", [2**32, 2**40, 2**64, -(2**40)])
+    def test_options_that_are_none(self, impl: ModuleType, option: int) -> None:
+        for write in (
+            partial(impl.encode_result, 1, {"a": 1}),
+            partial(impl.encode_dict, {"id": 1, "result": {}}, CLIENT),
+        ):
+            with pytest.raises(ValueError, match=r"orjson's constants OPT_|would break the framing"):
+                write(option=option)
 
     @rows("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
     def test_options_that_break_lines_without_a_payload(self, impl: ModuleType, option: int) -> None:

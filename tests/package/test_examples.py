@@ -314,7 +314,7 @@ async def test_mcp_sign_in(tmp_path: Path) -> None:
             *program("mcp_sign_in.py", here.url), env=variables, stdout=asyncio.subprocess.PIPE
         )
         printed, _ = await process.communicate()
-        assert (process.returncode, printed.split()) == (0, b"tool meet tool read tool write".split())
+        assert (process.returncode, printed.split()) == (0, b"tool read tool write tool meet".split())
         assert here.provider.grants == ["code"]
 
 

@@ -41,7 +41,7 @@ def test_a_loop_handles_a_batch(page: str, name: str, tmp_path: Path, capsys: py
     if name == "handle":
         assert printed[0] == "notification hello None"
         assert printed[1].startswith("invalid MISSING_METHOD ")
-        assert printed[2].startswith("unreadable 8 INVALID_ERROR_TYPE ")
+        assert printed[2].startswith("unreadable (8,) INVALID_ERROR_TYPE ")
         exec(f"for item in Decoder().feed({BATCH!r}): handle(item)", names)
         assert capsys.readouterr().out.splitlines() == ["request 1 a None", "notification b None", "result 8 3"]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,8 @@ def test_a_test_that_is_dearer_than_its_tier_fails(tmp_path: Path) -> None:
     everything = run("test_costs.py")
     passed = {line.partition("::")[2] for line in everything.splitlines() if line.startswith("PASSED")}
     assert passed == {"test_cheap", "test_dear_the_first_time", "test_dear_and_marked"}, everything
-    assert everything.count("s of its tier (default). Make it cheaper, or mark it") == 2
+    # On a CI machine, pytest prints the reasons twice.
+    assert set(re.findall(r"::(\w+) passed, but took", everything)) == {"test_dear", "test_dear_child"}
     assert "its own failure" in everything
     assert "1 test left out: --slow includes them" in everything
     assert "1 test left out: --ci includes them" in run(".", "-k", "marked")

@@ -316,7 +316,7 @@ cdef char* try_value(Output* output, char* at, value) except? NULL:
 cdef int64_t harmless_options = HARMLESS_OPTIONS
 
 
-cdef int64_t forbidden_options = FORBIDDEN_OPTIONS
+cdef int64_t forbidden_options = FORBIDDEN_OPTIONS | -(1 << 32)  # and everything above the 32 bits of orjson
 
 
 cdef int check_option_fast(option) except -1:
