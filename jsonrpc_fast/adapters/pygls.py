@@ -123,7 +123,8 @@ class _FastProtocol(JsonRPCProtocol):
         _log.error("Unable to handle message: %s", fault)
         if isinstance(fault, ParseError):
             if not fault.reply_expected:
-                self._end_call(fault.id, fault)
+                for id in fault.settles:
+                    self._end_call(id, fault)
             # After either of these the stream ends, so no response can be read.
             elif fault.code not in (ParseErrorCode.INVALID_FRAMING, ParseErrorCode.TRUNCATED):
                 self._send_data(fault.to_response().to_dict())
