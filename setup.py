@@ -275,11 +275,8 @@ def extensions():
     macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
     # Code that calls Python methods, raises or calculates with ints is not fast anyway: without Cython's special code
     # for these, the core is a thirtieth smaller.
-    plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS")
+    plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS", "CLINE_IN_TRACEBACK")
     macros += [(f"CYTHON_{name}", "0") for name in plain]
-    # Cython finds the frames of tracebacks by their line, which several files of the core have, unless it may use the
-    # line of the C file. This costs a twentieth of the core.
-    macros.append(("CYTHON_CLINE_IN_TRACEBACK", "1"))
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 

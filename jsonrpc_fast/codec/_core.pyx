@@ -60,6 +60,13 @@ cdef extern from *:
     #ifndef JSONRPC_FAST_SOURCES
     #define JSONRPC_FAST_SOURCES 0UL
     #endif
+
+    /* Cython finds the frame of a traceback by its line alone, which several files of the core have. So the number of
+       the file is in the upper bits of the line until the frame is made. */
+    #undef __PYX_MARK_ERR_POS
+    #define __PYX_MARK_ERR_POS(file, line) \\
+        { __pyx_lineno = (line) | ((file) << 16); (void)__pyx_lineno; (void)__pyx_filename; (void)__pyx_clineno; }
+    #define PyCode_NewEmpty(name, function, line) PyCode_NewEmpty(__pyx_f[(line) >> 16], function, (line) & 0xFFFF)
     """
     unsigned long JSONRPC_FAST_SOURCES  # the checksum of the sources, which setup.py gives
 
