@@ -1,6 +1,6 @@
-"""Write the README's table of ratios from the stored figures: `python -m benchmarks.summary`.
+"""Write the README's bars and its table of ratios from the stored figures: `python -m benchmarks.summary`.
 
-The README has a table because a package index cannot show the plot, which is only in the repository.
+Both are text because a package index cannot show a picture of the repository.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .tables import markdown
 
 HERE: Final = Path(__file__).parent
 README: Final = HERE.parent / "README.md"
-BEGIN: Final = "<!-- ratios: python -m benchmarks.summary -->\n"
-END: Final = "\n<!-- end of ratios -->"
+BEGIN: Final = "<!-- {}: python -m benchmarks.summary -->\n"
+END: Final = "\n<!-- end of {} -->"
 
 PANELS: Final = [
     ("decode", "tiny_request", "Reading a tiny request"),
@@ -40,12 +40,32 @@ COLUMNS: Final = {
 """The columns of the table, and the contestant in each."""
 
 
+BLOCK: Final = "\u2588"
+
+BARS: Final = {
+    "jsonrpc_fast, all rules checked": "jsonrpc_fast",
+    "orjson, nothing checked": "orjson",
+    "json, nothing checked": "json",
+    "the MCP SDK's pydantic models": "MCP SDK's pydantic adapter",
+}
+"""The bars, and the contestant of each."""
+
+
+def bars(figures: dict[str, Any]) -> str:
+    """Return the ratios to orjson alone for one message as bars in a block of text."""
+    found = figures["nanoseconds"]["decode"]["tools_call_325"]
+    width = max(map(len, BARS))
+    ratios = {label: found[name] / found["orjson"] for label, name in BARS.items()}
+    lines = [f"{label:{width}}  {BLOCK * max(1, round(at * 4))} {at:.2f}\u00d7" for label, at in ratios.items()]
+    return "\n".join(["```text", *lines, "```"])
+
+
 def table(figures: dict[str, Any]) -> str:
     """Return the ratios to orjson alone as a Markdown table."""
     rows = [("work", "orjson", *COLUMNS)]
     for work, payload, title in PANELS:
         found = figures["nanoseconds"][work][payload]
-        ratios = [f"{found[name] / found['orjson']:.2f}" if name in found else "" for name in COLUMNS.values()]
+        ratios = [f"{found[name] / found['orjson']:.2f}\u00d7" if name in found else "" for name in COLUMNS.values()]
         rows.append((f"{title} ({figures['sizes'][payload]})", shown(found["orjson"]), *ratios))
     return markdown(rows)
 
@@ -63,15 +83,17 @@ def digest(figures: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def with_table(text: str, figures: dict[str, Any]) -> str:
-    """Return the README with the table of these figures. Raises ValueError if a marker is missing."""
-    begin = text.index(BEGIN) + len(BEGIN)
-    return text[:begin] + "\n" + table(figures) + "\n" + text[text.index(END, begin) :]
+def with_figures(text: str, figures: dict[str, Any]) -> str:
+    """Return the README with the bars and the table of these figures. Raises ValueError if a marker is missing."""
+    for name, part in (("bars", bars(figures)), ("ratios", table(figures))):
+        begin = text.index(BEGIN.format(name)) + len(BEGIN.format(name))
+        text = text[:begin] + "\n" + part + "\n" + text[text.index(END.format(name), begin) :]
+    return text
 
 
 def write(figures: dict[str, Any], readme: Path = README) -> None:
-    """Write the table of these figures into the README."""
-    readme.write_text(with_table(readme.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    """Write the bars and the table of these figures into the README."""
+    readme.write_text(with_figures(readme.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 def main() -> None:

@@ -223,6 +223,7 @@ def test_plot_from_stored_figures(report: Any, tmp_path: Path, monkeypatch: pyte
 def test_the_table_of_the_readme_is_that_of_the_figures(tmp_path: Path) -> None:
     figures = orjson.loads((summary.HERE / "figures.json").read_bytes())
     text = summary.README.read_text(encoding="utf-8")
+    assert summary.bars(figures) in text
     assert summary.table(figures) in text
     copy = tmp_path / "README.md"
     copy.write_text(text, encoding="utf-8")
@@ -243,9 +244,15 @@ def test_the_table() -> None:
     lines = summary.table({"nanoseconds": times, "sizes": sizes}).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[0] == ["work", "orjson", *summary.COLUMNS]
-    assert cells[2] == ["Reading a tiny request (7 B)", "200 ns", "0.50", "1.00", "1.50", "2.00", "2.50", "3.00"]
-    assert cells[5] == ["Reading a large result (7 B)", "1.23 ms", "", "", "", "", "", "1.62"]
+    assert cells[2] == ["Reading a tiny request (7 B)", "200 ns", *(f"{at / 2:.2f}\u00d7" for at in range(1, 7))]
+    assert cells[5] == ["Reading a large result (7 B)", "1.23 ms", "", "", "", "", "", "1.62\u00d7"]
     assert len(lines) == 2 + len(summary.PANELS)
+    times["decode"]["tools_call_325"] |= {"orjson": 400.0, "json": 1000.0}
+    assert summary.bars({"nanoseconds": times}).splitlines()[1:4] == [
+        "jsonrpc_fast, all rules checked  \u2588 0.25\u00d7",
+        "orjson, nothing checked          \u2588\u2588\u2588\u2588 1.00\u00d7",
+        "json, nothing checked            " + "\u2588" * 10 + " 2.50\u00d7",
+    ]
 
 
 @pytest.mark.slow
