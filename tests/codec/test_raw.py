@@ -233,6 +233,18 @@ def test_a_raw_dispatcher_reads_the_names_of_members() -> None:
         assert handlers.dispatch(text, raw=True) == b'{"jsonrpc":"2.0","id":1,"result":[1,"id"]}\n'
 
 
+@rows(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"m","x":%s}',
+        b'[{"jsonrpc":"2.0","id":1,"result":0,"x":[%s]},7,{"jsonrpc":"2.0","id":1,"method":"m","params":[%s]}]',
+    ],
+)
+def test_the_laws_hold_for_an_ignored_integer_that_is_too_wide(impl: ModuleType, text: bytes) -> None:
+    for digits in (4300, 5000):
+        assert broken_law(impl, text.replace(b"%s", b"7" * digits), JSONRPC) is None
+
+
 @given(seed=st.integers(min_value=0), profile=st.sampled_from(PROFILES))
 @pytest.mark.ci
 def test_the_laws_of_raw_payloads(impl: ModuleType, seed: int, profile: Profile) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import JSONRPC, Raw, Request, decode
+from jsonrpc_fast import JSONRPC, ParseErrorCode, Raw, Request, decode
 from jsonrpc_fast.codec import _pure
 from jsonrpc_fast.session.requests import Requests
 
 from ..conftest import is_pure_only
-from ..support.raw_laws import broken_law_of_stream
+from ..support.raw_laws import broken_law, broken_law_of_stream
 
 try:
     from jsonrpc_fast.codec import _core
@@ -144,6 +144,16 @@ def test_a_gateway_that_writes_another_message_is_found(monkeypatch: pytest.Monk
     found = broken_law_of_stream(_pure, [messages[0]], [messages[1]], JSONRPC)
     assert found is not None
     assert "987654321" in found
+
+
+@pytest.mark.parametrize("code", ["INTEGER_TOO_LARGE", "TOO_DEEP"])
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_a_fault_of_dicts_alone_is_found(monkeypatch: pytest.MonkeyPatch, code: str, digits: int) -> None:
+    fault = _pure.ParseError(ParseErrorCode[code], 1, reply_expected=True)
+    monkeypatch.setattr(_pure, "decode_dict", lambda *_, **__: fault)
+    text = b'{"jsonrpc":"2.0","id":1,"method":"m","x":%s}' % (b"7" * digits)
+    is_allowed = broken_law(_pure, text, JSONRPC) is None
+    assert is_allowed is ((code, digits) == ("INTEGER_TOO_LARGE", 5000))
 
 
 def test_an_engine_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
