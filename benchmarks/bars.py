@@ -187,7 +187,6 @@ def _encoding() -> Iterable[Bar]:
     for payload, limit in limits.items():
         yield Bar("encode", payload, CORE, _ORJSON, limit)
     for payload in ("tiny_response", "tools_call_response"):
-        yield Bar("encode_many", payload, CORE, _ORJSON, 0.50)
         yield Bar("encode a batch", payload, CORE, _ORJSON, 0.50)
 
 

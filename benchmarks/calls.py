@@ -139,7 +139,6 @@ CALLS: Final = (
         1.5,
         "error_163",
     ),
-    _call("encode_many", "", "encode_many([message])", _DUMPS, 1.2, SMALL, MIDDLE, LARGE),
     _call("encode_dict", "", "encode_dict(content)", _DUMPS, _WRITTEN),
     _call("encode_dict", "delimited=False", "encode_dict(content, delimited=False)", "dumps(content)", _WRITTEN),
     _call("encode_dict", "client", "encode_dict(content, CLIENT)", _DUMPS, _WRITTEN),
@@ -152,6 +151,5 @@ CALLS: Final = (
         {SMALL: 1.8, MIDDLE: 1.8, LARGE: 1.5, BATCH: 1.8},
     ),
     _call("encode_dict", "option=, no effect", "encode_dict(content, option=OPT_NON_STR_KEYS)", _DUMPS, _WRITTEN),
-    _call("respond", "", "respond(message, handler)", "dumps(loads(text))", 6.0, SMALL),
 )
 """Every public function of the codec in every form."""

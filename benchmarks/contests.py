@@ -55,7 +55,6 @@ Work = Literal[
     "stream",
     "stream, sse",
     "encode",
-    "encode_many",
     "encode a batch",
 ]
 WORKS: Final[tuple[str, ...]] = (*get_args(Work), *[call.work for call in CALLS])
@@ -290,18 +289,6 @@ def _messages_to_write(payload: Payload) -> Entries:
     )
 
 
-def line_encoders(payload: Payload) -> list[Contestant]:
-    """Return the contestants that write a hundred responses like `payload`, one per line."""
-    entries = _messages_to_write(payload)
-    literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
-    entries.enter(CORE, "encode_many(messages)", encode_many=jsonrpc_fast.encode_many)
-    entries.enter(PURE, "encode_many(pure_messages)", encode_many=_messages.encode_many)
-    expression = f"b''.join([dumps({literal}, option=OPT_APPEND_NEWLINE) for id, result in items])"
-    entries.enter(ORJSON, expression, **APPEND_NEWLINE)
-    entries.enter(MSGSPEC, "encode_lines(structs)", encode_lines=msgspec.json.Encoder().encode_lines)
-    return _checked_writers(entries, payload, lambda written: [orjson.loads(line) for line in written.splitlines()])
-
-
 def batch_encoders(payload: Payload) -> list[Contestant]:
     """Return the contestants that write a batch of a hundred responses like `payload`."""
     entries = _messages_to_write(payload)
@@ -410,7 +397,6 @@ _CONTESTS: Final[dict[str, tuple[Callable[[Payload], list[Contestant]], tuple[st
             "floats_17_digits",
         ),
     ),
-    "encode_many": (line_encoders, ("tiny_response", "tools_call_response")),
     "encode a batch": (batch_encoders, ("tiny_response", "tools_call_response")),
     **{call.work: (partial(callers, call), tuple(call.limits)) for call in CALLS},
 }

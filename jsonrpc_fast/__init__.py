@@ -30,12 +30,10 @@ from .codec import (
     encode,
     encode_dict,
     encode_error,
-    encode_many,
     encode_notification,
     encode_request,
     encode_result,
     parse,
-    respond,
 )
 from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
 from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
@@ -108,11 +106,9 @@ __all__ = [
     "encode",
     "encode_dict",
     "encode_error",
-    "encode_many",
     "encode_notification",
     "encode_request",
     "encode_result",
     "error_band",
     "parse",
-    "respond",
 ]

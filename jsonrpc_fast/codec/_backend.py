@@ -39,12 +39,10 @@ __all__ = [
     "encode",
     "encode_dict",
     "encode_error",
-    "encode_many",
     "encode_notification",
     "encode_request",
     "encode_result",
     "parse",
-    "respond",
 ]
 
 BACKEND: Literal["cython", "python"] = "python"
@@ -126,12 +124,11 @@ if TYPE_CHECKING:
         Response,
         encode,
         encode_error,
-        encode_many,
         encode_notification,
         encode_request,
         encode_result,
     )
-    from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse, respond
+    from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse
 else:
     # The public names, which are the same in both backends. The types below are made from their classes.
     globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})

@@ -16,8 +16,8 @@ Python code may run, change every container and buffer of the caller, call the c
     written, `free_request` and its like, `find_rules` for a profile.
   - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
-  - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
-  - In a profile: `Rules.__init__`; in callbacks: `Responder.respond` with its handler, the decoder of `Raw.decode`,
+  - In an object that is written: `check_depth`, orjson's `dumps`, `default`.
+  - In a profile: `Rules.__init__`; in callbacks: the decoder of `Raw.decode`,
     and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
@@ -167,7 +167,6 @@ from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
 from ._numbers import check_numbers, loads_as, numbers_of
 from ._parts import TOO_MANY_DIGITS
 from ._pickling import remake
-from ._responding import Responder
 from ._stream import IN_USE, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder

@@ -7,7 +7,7 @@ through the descriptors of the slots, without the checks of the constructor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
 
@@ -939,20 +939,6 @@ def encode(
         if rules.forms is not None:
             text = rules.forms.written_as(text, rules.profile.writes)
     return text + b"\n" if delimited else text
-
-
-def encode_many(messages: Iterable[Any], *, default: Default = None, option: int = 0) -> bytes:
-    """Encode messages and batches, each as one line of JSON that ends in `\\n`.
-
-    Args:
-        messages: An iterable of what `encode` takes.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
-    return b"".join([encode(message, default=default, option=option) for message in messages])
 
 
 def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:

@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ..codes import ParseErrorCode
@@ -37,7 +36,6 @@ from ._messages import (
     default_in,
     encode,
     encode_error,
-    encode_many,
     encode_notification,
     encode_request,
     encode_result,
@@ -52,7 +50,6 @@ from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
 from ._numbers import DECIMALS, NO_WIDE_INTEGERS, check_numbers, loads_as
 from ._pure_fast import read_dicts, with_fast_path
-from ._responding import Responder
 from ._scanner import (
     Envelope,
     Head,
@@ -493,40 +490,6 @@ def encode_dict(
     return text + b"\n" if delimited else text
 
 
-def respond(
-    received: Message | RawMessage | list[Any],
-    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
-    *,
-    delimited: bool = True,
-    default: Default = None,
-    option: int = 0,
-) -> bytes:
-    """Return the response to a decoded message or batch, as bytes; b"" if no response is due (sections 4.1 and 6).
-
-    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response none.
-
-    An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
-    to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
-    unaffected. KeyboardInterrupt and cancellations propagate. `jsonrpc_fast.handlers` dispatches by method name and
-    supports async functions.
-
-    Args:
-        received: What `decode` returned.
-        handler: Called with each request, to which it returns a Response, and with each notification.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        TypeError: `received` is not a value that `decode` returns.
-        ValueError: The option breaks lines.
-    """
-    return _responder.respond(received, handler, delimited, default, option)
-
-
-_responder: Final = Responder(Request, Notification, Response, ParseError, encode, encode_error)
-
-
 def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, delimited: bool = True) -> bytes | Called:
     """Return the response to a request, or the message that has to be served on the ordinary path.
 
@@ -565,6 +528,6 @@ def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, de
 
 # Users and pickles find the names here, as they find those of the core in `_core`.
 _MADE: Final = (Error, Notification, ParseError, Raw, Request, Response, _make_fault, _make_raw, _make_with_extra)
-_ENCODERS: Final = (encode, encode_error, encode_many, encode_notification, encode_request, encode_result)
+_ENCODERS: Final = (encode, encode_error, encode_notification, encode_request, encode_result)
 for _made in (*_MADE, *_ENCODERS):
     _made.__module__ = __name__

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
-from ..fuzz.mutate import LINES, REPLACEMENTS, mutants
+from ..fuzz.mutate import REPLACEMENTS, mutants
 from ..support.comparison import Backends, assert_same
 from ..support.describe import describe
 from ..support.examples import scaled_examples
@@ -165,14 +165,3 @@ def test_encode_what_was_parsed(backends: Backends, obj: Any, default: Any, opti
         return backend.encode(messages, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
 
     assert_same(backends, encode, bytes)
-
-
-@given(text=mutants(LINES), raw=st.booleans())
-def test_answer(backends: Backends, text: bytes, raw: bool) -> None:
-    def answer(backend: ModuleType) -> bytes:
-        def handler(call: Any) -> Any:
-            return backend.Response(getattr(call, "id", None), call.params)
-
-        return backend.respond(backend.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
-
-    assert_same(backends, answer, bytes)

@@ -244,7 +244,6 @@ def test_functions_that_write_agree(impl: ModuleType, value: Any) -> None:
             "encode_request": lambda: impl.encode_request(1, "m", value),
             "Request": lambda: impl.encode(impl.Request(1, "m", value)),
             "batch": lambda: impl.encode((impl.Request(1, "m", value),))[1:-2] + b"\n",
-            "encode_many": lambda: impl.encode_many([impl.Request(1, "m", value)]),
             "to_bytes": lambda: impl.Request(1, "m", value).to_bytes() + b"\n",
             "replace": lambda: impl.Request(1, "m").replace(params=value).to_bytes_delimited(),
             "Notification": lambda: b'{"jsonrpc":"2.0","id":1,' + impl.encode(impl.Notification("m", value))[17:],

@@ -7,7 +7,7 @@ import datetime
 import enum
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -182,20 +182,11 @@ def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], b
     ]
 
 
-def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
-    """Like `writers`, with responses, which become an error if a payload cannot be written."""
-    return [
-        *calls(impl, payload, **options),
-        lambda: impl.respond(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
-        lambda: impl.respond([impl.Request(1, "m")], lambda _: impl.Response(1, payload), **options),
-    ]
-
-
 class TestOptions:
     def test_keys_and_order(self, impl: ModuleType) -> None:
         payload = {"b": {3: 1, 2: 2}, "a": 0}
         option = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
-        for call in calls_and_answers(impl, payload, option=option):
+        for call in calls(impl, payload, option=option):
             assert b'{"a":0,"b":{"2":2,"3":1}}' in call()
         assert impl.encode_request(1, "m", payload, option=option) == (
             b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":0,"b":{"2":2,"3":1}}}\n'
@@ -203,7 +194,7 @@ class TestOptions:
 
     def test_other_options(self, impl: ModuleType) -> None:
         moment = datetime.datetime(2026, 11, 21, 1, 2, 3, 4, tzinfo=datetime.UTC)
-        for call in calls_and_answers(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
+        for call in calls(impl, moment, option=orjson.OPT_OMIT_MICROSECONDS | orjson.OPT_UTC_Z):
             assert b'"2026-11-21T01:02:03Z"' in call()
 
     @rows("option", [orjson.OPT_STRICT_INTEGER, orjson.OPT_PASSTHROUGH_SUBCLASS])
@@ -215,7 +206,7 @@ class TestOptions:
     @rows("option", [orjson.OPT_INDENT_2, orjson.OPT_APPEND_NEWLINE])
     @rows("more", [0, orjson.OPT_SORT_KEYS])
     def test_options_that_break_lines(self, impl: ModuleType, option: int, more: int) -> None:
-        for call in calls_and_answers(impl, [1], option=option | more):
+        for call in calls(impl, [1], option=option | more):
             with pytest.raises(ValueError, match=r"^OPT_INDENT_2 and OPT_APPEND_NEWLINE would break the framing$"):
                 call()
 
@@ -245,14 +236,14 @@ class TestOptions:
                 return sorted(value)
             raise TypeError
 
-        for call in calls_and_answers(impl, {"a": {2, 1}}, default=default):
+        for call in calls(impl, {"a": {2, 1}}, default=default):
             assert b'{"a":[1,2]}' in call()
         assert impl.encode_request(1, "m", {2, 1}, default=default) == (
             b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1,2]}\n'
         )
 
     def test_default_with_options(self, impl: ModuleType) -> None:
-        for call in calls_and_answers(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
+        for call in calls(impl, {"a": {1}}, default=lambda _: {2: 3}, option=orjson.OPT_NON_STR_KEYS):
             assert b'{"a":{"2":3}}' in call()
 
     def test_keyword_only_arguments(self, impl: ModuleType) -> None:
@@ -586,32 +577,6 @@ class TestBatches:
             impl.encode([impl.Request(1, "m"), impl.Response(1, object())])
 
 
-class TestMany:
-    def test_wire(self, impl: ModuleType) -> None:
-        request, notification = impl.Request(1, "m"), impl.Notification("n")
-        one, two = b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"jsonrpc":"2.0","method":"n"}'
-        assert impl.encode_many([]) == b""
-        assert impl.encode_many([[]]) == b""
-        assert impl.encode_many([request, [], [notification, request], notification]) == (
-            one + b"\n[" + two + b"," + one + b"]\n" + two + b"\n"
-        )
-        assert impl.encode_many(each for each in (request, notification)) == one + b"\n" + two + b"\n"
-
-    def test_all_or_nothing(self, impl: ModuleType) -> None:
-        with pytest.raises(EncodeError):
-            impl.encode_many([impl.Request(1, "m"), impl.Response(1, object())])
-        with pytest.raises(TypeError, match=r"^message must be a Request, a Notification or a Response, not int$"):
-            impl.encode_many([impl.Request(1, "m"), 1])
-
-    def test_exceptions_of_the_iterable(self, impl: ModuleType) -> None:
-        def messages() -> Iterator[Any]:
-            yield impl.Request(1, "m")
-            raise LookupError("of the caller")
-
-        with pytest.raises(LookupError, match="of the caller"):
-            impl.encode_many(messages())
-
-
 @rows(
     ("payload", "written"),
     [
@@ -747,7 +712,7 @@ class TestCallbacks:
     def test_a_default_may_encode_and_decode(self, impl: ModuleType) -> None:
         def default(value: object) -> object:
             batch = impl.decode(impl.encode([impl.Request(1, "m", [n]) for n in range(20)]))
-            return [len(batch), impl.encode_many(batch).count(b"\n"), 300 * "x"]
+            return [len(batch), len([impl.encode(message) for message in batch]), 300 * "x"]
 
         expected = orjson.dumps([20, 20, 300 * "x"])
         for call in calls(impl, {"a": object()}, default=default):
@@ -760,5 +725,3 @@ class TestCallbacks:
 
         batch = [impl.Response(number, object()) for number in range(100)]
         assert impl.decode(impl.encode(batch, default=default)) == [impl.Response(0, "x" * 1000)]
-        batch = [impl.Response(number, object()) for number in range(100)]
-        assert impl.encode_many(batch, default=default).count(b"\n") == 1

@@ -26,14 +26,12 @@ from ..support.comparison import Backends, outcome
 from ..support.tables import rows
 
 FUNCTIONS = [
-    "respond",
     "classify",
     "decode",
     "decode_dict",
     "encode",
     "encode_dict",
     "encode_error",
-    "encode_many",
     "encode_notification",
     "encode_request",
     "encode_result",
@@ -243,8 +241,6 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
                 "encode default": lambda value=value: backend.encode(backend.Response(1, {1}), default=value),
                 "encode option": lambda value=value: backend.encode(backend.Response(1, 1), option=value),
                 "encode delimited": lambda value=value: backend.encode(backend.Response(1, 1), delimited=value),
-                "encode_many": lambda value=value: backend.encode_many(value),
-                "encode_many list": lambda value=value: backend.encode_many([value]),
                 "encode_request id": lambda value=value: backend.encode_request(value, "m"),
                 "encode_request method": lambda value=value: backend.encode_request(1, value),
                 "encode_request params": lambda value=value: backend.encode_request(1, "m", value),
@@ -258,9 +254,6 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
                 "encode_error message": lambda value=value: backend.encode_error(1, 1, value),
                 "encode_error data": lambda value=value: backend.encode_error(1, 1, "m", value),
                 "encode_error all": lambda value=value: backend.encode_error(value, value, value, value),
-                "respond": lambda value=value: backend.respond(value, lambda _: None),
-                "respond list": lambda value=value: backend.respond([value], lambda _: None),
-                "respond handler": lambda value=value: backend.respond(backend.Request(1, "m"), lambda _: value),
                 "from_dict": lambda value=value: [getattr(backend, name).from_dict(value) for name in MESSAGES],
             }.items()
         }
@@ -270,7 +263,7 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
 def test_refusals_and_their_texts(backends: Backends) -> None:
     core, pure = (attempts(backend) for backend in backends)
     found = {name: outcome(call) for name, call in core.items()}
-    assert len(found) == 58 * len(VALUES)
+    assert len(found) == 53 * len(VALUES)
     assert found == {name: outcome(call) for name, call in pure.items()}
 
 
@@ -310,9 +303,6 @@ def test_keywords(backends: Backends) -> None:
         message = backend.Request(id=1, method="m", params=[])
         text = backend.encode(message=message, delimited=False, default=None, option=0)
         assert text == backend.encode_request(id=1, method="m", params=[], delimited=False)
-        assert backend.encode_many(messages=[message]) == text + b"\n"
-        reply = backend.Response(id=1)
-        assert backend.respond(received=message, handler=lambda _, reply=reply: reply) == backend.encode_result(1, None)
         assert backend.encode_error(id=1, code=2, message="m", data=3) == backend.encode(
             backend.Response(id=1, error=backend.Error(code=2, message="m", data=3))
         )

@@ -215,7 +215,7 @@ class TestContainers:
                     impl.encode_result(1, payload)
                 assert str(caught.value) == text
                 with pytest.raises(EncodeError):
-                    impl.encode_many([impl.Response(1, "a"), impl.Response(2, payload)])
+                    impl.encode([impl.Response(1, "a"), impl.Response(2, payload)])
 
     def test_dicts_of_every_form(self, impl: ModuleType) -> None:
         """With deleted members, their own table or that of a class, with or without other keys, small and large."""
@@ -282,7 +282,6 @@ class TestSizes:
         for size in range(30):
             messages = [impl.Response(number, ["x" * size, 1.5]) for number in range(300)]
             texts = [b'{"jsonrpc":"2.0","id":%d,"result":["%b",1.5]}' % (number, b"x" * size) for number in range(300)]
-            assert impl.encode_many(messages) == b"\n".join(texts) + b"\n"
             assert impl.encode(messages) == b"[" + b",".join(texts) + b"]\n"
             assert impl.encode(messages, delimited=False) == b"[" + b",".join(texts) + b"]"
 
@@ -319,7 +318,7 @@ def test_code_that_changes_containers_while_they_are_written(core: ModuleType) -
                 for payload in (list(inner), dict(members), outer, [outer]):
                     try:
                         impl.encode_result(1, payload)
-                        impl.encode_many([impl.Response(1, payload)])
+                        impl.encode([impl.Response(1, payload)])
                     except TypeError:
                         pass
                 outer[:] = ["x", inner, (members, [one]), "y"]
@@ -410,7 +409,6 @@ def test_the_output_keeps_inside_its_memory(core: ModuleType) -> None:
                     expected = b'{"jsonrpc":"2.0","id":1,"result":%b}\\n' % orjson.dumps(value)
                     assert impl.encode_result(1, value) == expected
                     assert impl.encode([impl.Response(1, value)]) == b"[%b]\\n" % expected[:-1]
-                    assert impl.encode_many([impl.Response(1, value)]) == expected
         print("done")
     """
     assert run(core, script, "-X", "dev") == "done\n"
@@ -429,9 +427,8 @@ def calls(core: ModuleType) -> list[Callable[[], object]]:
         lambda: core.encode_notification("m", ("x" * 4000, {"y": "z" * 4000})),
         lambda: core.encode_error(10**30, 1, "m" * 9000, rows),
         lambda: core.encode(batch),
-        lambda: core.encode_many([*batch, batch]),
-        lambda: core.encode_many([core.Notification("m" * 3000)] * 9),
-        lambda: core.encode_many([core.Request("\xe9" * 300, "\xe9" * 1000)] * 9),
+        lambda: core.encode([core.Notification("m" * 3000)] * 9),
+        lambda: core.encode([core.Request("\xe9" * 300, "\xe9" * 1000)] * 9),
         lambda: core.encode(core.Response(1, core.Raw(b"[\n%b1]" % (b" " * 9000)))),
         batch[0].to_bytes_delimited,
     ]
@@ -478,7 +475,7 @@ def test_nothing_is_leaked(core: ModuleType, calls: list[Callable[[], object]]) 
         for value in refused:
             for _ in range(30):
                 with contextlib.suppress(EncodeError):
-                    core.encode_many([core.Response(1, value)])
+                    core.encode([core.Response(1, value)])
         gc.collect()
         return sys.getallocatedblocks()
 
@@ -487,14 +484,3 @@ def test_nothing_is_leaked(core: ModuleType, calls: list[Callable[[], object]]) 
     # A leak shows in each round, and what other threads of the test runner allocate does not.
     counts = [blocks() for _ in range(6)]
     assert min(after - before for before, after in itertools.pairwise(counts)) < 50
-
-
-def test_iterators_that_fail(impl: ModuleType) -> None:
-    def messages(count: int) -> Iterator[Any]:
-        for number in range(count):
-            yield impl.Response(number, "x" * 100)
-        raise LookupError("of the caller")
-
-    for count in (0, 1, 100):
-        with pytest.raises(LookupError, match="of the caller"):
-            impl.encode_many(messages(count))

@@ -194,7 +194,6 @@ def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str,
     items = decoded if isinstance(decoded, list) else [decoded]
     writable = [item for item in items if not isinstance(item, ParseError) and _is_writable(item)]
     found["encode"] = module.encode(writable)
-    found["encode_many"] = module.encode_many([*writable, writable])
     found["equal"] = [item == copy.copy(item) and item != 1 for item in items]
     return found
 

@@ -198,17 +198,12 @@ def writing(payload: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "encode", lambda: impl.encode([response, error, impl.Notification("m", [payload], extra={"x": 1})])
     yield "encode with a profile", lambda: impl.encode([response, impl.Response(2, Decimal("1.50"))], MONEY)
     yield "encode with default", lambda: impl.encode(response, default=str)
-    yield "encode_many", lambda: impl.encode_many([response] * 20 + [[error]])
+    yield "encode a batch", lambda: impl.encode([response] * 20 + [error])
     yield "encode_dict", lambda: impl.encode_dict({"jsonrpc": "2.0", "id": 2**70, "method": "m", "params": [payload]})
     yield "to_dict", lambda: error.to_dict()
     yield "parse", lambda: impl.parse([{"jsonrpc": "2.0", "id": 1, "result": payload, "x": 1}, {}], KEEP)
     yield "from_dict", lambda: impl.Error.from_dict({"code": 1, "message": "m", "data": payload, "x": 1}, KEEP)
-    yield "answer", lambda: impl.respond([impl.Request(1, "m", [payload]), 1, impl.Request(2, "n")], answered)
     yield "constructors", lambda: (impl.Request(1, "m", [payload]), impl.Response(1, error=impl.Error(1, "m", payload)))
-
-
-def answered(request: Any) -> Any:
-    return impl.Response(request.id, request.params)
 
 
 def outcome(call: Callable[[], Any]) -> tuple[str, Any]:

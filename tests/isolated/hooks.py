@@ -67,7 +67,6 @@ def written_by_orjson(*arguments: Any, **named: Any) -> bytes:
 
 orjson.dumps = written_by_orjson
 
-import jsonrpc_fast  # noqa: E402
 from jsonrpc_fast import JSONRPC, LENIENT, Profile  # noqa: E402
 from jsonrpc_fast.codec import _core, _pure  # noqa: E402
 from jsonrpc_fast.framing import FRAMINGS  # noqa: E402
@@ -486,8 +485,6 @@ def calls(rng: random.Random, impl: Any) -> Iterator[tuple[str, Callable[[], Any
     if not given:
         Hooks.containers.append(messages)
     yield "encode batch", lambda: impl.encode(messages, **given)
-    yield "encode_many", lambda: impl.encode_many(odd_iterator(messages), **given)
-    yield "answer", lambda: impl.respond(messages, handler, **given)
     yield "==", lambda: (last == other, other == last, messages == [last], None)[3]
     yield "repr", lambda: (repr(last), repr(messages), None)[2]
     yield "copy", lambda: (copy.deepcopy(last), pickle.loads(pickle.dumps(last)), None)[2]
@@ -538,17 +535,6 @@ def framed(framing: str, texts: tuple[bytes, ...]) -> bytes:
     if framing == "sse":
         return b"".join(b"data: %s\r\n\r\n" % text for text in texts)
     return b"\n".join(texts) + b"\n"
-
-
-def odd_iterator(messages: list[Any]) -> Iterator[Any]:
-    for message in messages:
-        fire("iterator")
-        yield message
-
-
-def handler(request: Any) -> Any:
-    fire("handler")
-    return jsonrpc_fast.Response(request.id, [1])
 
 
 def collected(phase: str, _: object) -> None:

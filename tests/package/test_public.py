@@ -68,13 +68,11 @@ NAMES = [
     "encode",
     "encode_dict",
     "encode_error",
-    "encode_many",
     "encode_notification",
     "encode_request",
     "encode_result",
     "error_band",
     "parse",
-    "respond",
 ]
 REPORT = """
 import json, jsonrpc_fast

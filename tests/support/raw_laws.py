@@ -210,8 +210,7 @@ def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes
     """Yield each line that a gateway can write for a raw message, and the message that a reader must get."""
     if isinstance(raw, module.Request):
         yield module.encode_request(NEW_ID, raw.method, raw.params), _with_id(module, eager, NEW_ID)
-        answered = module.respond(raw, lambda request: module.Response(request.id, request.params))
-        yield answered, module.Response(eager.id, eager.params)
+        yield module.encode_result(raw.id, raw.params), module.Response(eager.id, eager.params)
     elif isinstance(raw, module.Notification):
         yield module.encode_notification(raw.method, raw.params), _with_id(module, eager, None)
     elif raw.error is None:
@@ -220,7 +219,7 @@ def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes
         error = raw.error
         yield module.encode_error(NEW_ID, error.code, error.message, error.data), _with_id(module, eager, NEW_ID)
     try:
-        lines = module.encode(raw), module.encode_many([raw]), raw.to_bytes_delimited(), raw.to_bytes() + b"\n"
+        lines = module.encode(raw), raw.to_bytes_delimited(), raw.to_bytes() + b"\n"
     except EncodeError:  # an extra member that cannot be written
         return
     for line in lines:

@@ -24,21 +24,6 @@ def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     return encode_message(message, rules.form, default_in(rules, default), option, delimited)
 
 
-def encode_many(messages, *, default=None, option=0):
-    """`_messages.encode_many`"""
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        for message in messages:
-            if type(message) not in (list, tuple) and not isinstance(message, list) or message:
-                at = write_any(&output, at, message, FORM_2_0, default, option) + 1
-            if at > output.full:
-                at = checked(grow(&output, at, 0))
-        return finish(&output, at)
-    finally:
-        close_output(&output)
-
-
 cdef char* write_any(Output* output, char* at, message, int form, default, option) except NULL:
     """As `write_message`, for a message or a batch that is not empty, in any form."""
     cdef bint is_first = True
@@ -554,9 +539,3 @@ cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_
 cdef Call slow_encode_error = <Call>set_call(encode_error, <void*>call_encode_error)
 
 
-def respond(received, handler, *, delimited=True, default=None, option=0):
-    """`_pure.respond`"""
-    return responder.respond(received, handler, delimited, default, option)
-
-
-cdef object responder = Responder(Request, Notification, Response, ParseError, encode, encode_error)

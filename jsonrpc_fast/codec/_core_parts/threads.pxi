@@ -144,8 +144,8 @@ cdef int keep_shared_objects() except -1:
     for shared in (
         *(ABSENT, UNSET, TRUNCATED, INVALID_FRAMING, MISSING_METHOD, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS),
         *(EncodeError, JSONDecodeError),
-        *(loads, dumps_unchecked, decode, parse, classify, decode_dict, encode, encode_many, encode_dict),
-        *(encode_request, encode_notification, encode_result, encode_error, respond, Decoder, Decoder.feed),
+        *(loads, dumps_unchecked, decode, parse, classify, decode_dict, encode, encode_dict),
+        *(encode_request, encode_notification, encode_result, encode_error, Decoder, Decoder.feed),
     ):
         make_immortal(shared)
     for rule in RULES.values():

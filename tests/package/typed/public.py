@@ -5,7 +5,6 @@ A line that must be an error has the `ignore` comments of both checkers, which r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, assert_type
 
 from jsonrpc_fast import (
@@ -29,10 +28,8 @@ from jsonrpc_fast import (
     classify,
     decode,
     encode,
-    encode_many,
     encode_result,
     parse,
-    respond,
 )
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
@@ -130,10 +127,9 @@ def takes_any_request(request: Request) -> MessageId:
     return request.id
 
 
-def encoding(eagerly: Message, rawly: Request[Raw | None], many: Iterable[Message]) -> None:
+def encoding(eagerly: Message, rawly: Request[Raw | None]) -> None:
     assert_type(encode(rawly), bytes)
     assert_type(encode([rawly, Response(1, 2)], delimited=False, default=str), bytes)
-    assert_type(encode_many(many), bytes)
     assert_type(encode_result(1, rawly.params), bytes)
     assert_type(takes_any_request(Request(1, "m", [2])), MessageId)
     encode(eagerly)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -145,15 +141,6 @@ def streams(chunk: bytes, framing: Framing) -> None:
     assert_type(Decoder(framing, raw=True).feed(chunk), list[RawMessage | list[RawMessage]])
     assert_type(Decoder(framing, raw=False).close(), list[Message | list[Message]])
     Decoder("lines")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-
-
-def answering(data: bytes) -> None:
-    def handler(message: Request | Notification) -> Response | None:
-        return Response(message.id, 1) if isinstance(message, Request) else None
-
-    assert_type(respond(decode(data), handler), bytes)
-    assert_type(respond(decode(data, raw=True), handler), bytes)
-    respond(decode(data), lambda message: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
 
 
 async def dispatching(data: str, context: RequestContext, session: SessionContext) -> None:
