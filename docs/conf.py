@@ -1,7 +1,8 @@
 """The documentation site: `nox -s docs` builds it.
 
 Rules:
-- Warnings are errors, and every internal link and cross-reference must resolve. No address is fetched.
+- Warnings are errors, and every internal link and cross-reference must resolve. No address is fetched, by the build or
+  by a page of the site.
 - Docstrings are plain text with `names` in single backticks and indented code. `prepare_docstring` turns them into
   reStructuredText before napoleon reads their sections.
 - A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
@@ -25,7 +26,9 @@ from typing import Any
 
 # The pure backend has the annotations; the core has the same names, signatures and docstrings.
 os.environ["JSONRPC_FAST_PURE"] = "1"
+sys.path.insert(0, str(Path(__file__).parent))
 
+from diagrams import with_pictures
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -81,7 +84,7 @@ INTERNAL = (
 
 project = "jsonrpc_fast"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 nitpicky = True
 nitpick_ignore_regex = [("py:class", rf"jsonrpc_fast\..*\.([A-Z]|{'|'.join(INTERNAL)})")]  # [A-Z]: type variables
 
@@ -98,17 +101,6 @@ copybutton_prompt_text = "$ "  # only the commands of a console are copied
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]  # GitHub shows such fences as pictures, too
-mermaid_width = mermaid_height = "auto"  # with `useMaxWidth`: never larger than drawn, smaller where a page is narrow
-mermaid_fullscreen = False
-mermaid_init_config = {
-    "startOnLoad": False,
-    "deterministicIds": True,
-    "fontFamily": "sans-serif",
-    "flowchart": {"useMaxWidth": False, "wrappingWidth": 320},
-    "sequence": {"useMaxWidth": False, "wrap": True, "mirrorActors": False, "width": 130},
-}
-mermaid_light_theme = "neutral"
 myst_links_external_new_tab = False
 
 LIBRARIES = ("acp", "aiorpcx", "mcp", "nats", "opentelemetry", "pygls", "pylsp_jsonrpc", "redis", "web3")
@@ -131,6 +123,7 @@ DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
 SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
 ADAPTERS = re.compile(r"^\.\. automodule:: (jsonrpc_fast\.adapters\.\w+)\n(?: +.*\n)*", re.MULTILINE)
 ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
+FOREIGN = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=.(?:https?:)?//[^>]*>")
 NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -275,8 +268,9 @@ def entry_of(text: str, names: dict[str, str]) -> str | None:
     return names.get(f"jsonrpc_fast.{text}") or (names.get(first) if first[:1].isupper() and len(rest) < 2 else None)
 
 
-def without_absent_adapters(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Leave out the adapters that cannot be imported."""
+def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Show pictures in place of the texts of diagrams, and leave out the adapters that cannot be imported."""
+    source[0] = with_pictures(Path(app.env.doc2path(docname)), source[0])
     source[0] = ADAPTERS.sub(lambda found: found[0] if can_import(found[1]) else "", source[0])
 
 
@@ -304,14 +298,22 @@ with mock(autodoc_mock_imports):
 autodoc_default_options = {"members": True, "inherited-members": ",".join(sorted(documented_elsewhere(documented)))}
 
 
+def check_hosts(app: Sphinx, exception: Exception | None) -> None:
+    """Warn of each page that would load something from another host."""
+    for page in Path(app.outdir).rglob("*.html"):
+        for tag in FOREIGN.findall(page.read_text(encoding="utf-8")):
+            logger.warning("%s loads from another host: %s", page.name, tag)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("documented", documented, "env", dict)
     app.connect("autodoc-skip-member", is_without_text)
     app.connect("autodoc-process-signature", prepare_signature)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
-    app.connect("source-read", without_absent_adapters)
+    app.connect("source-read", prepare_page)
     app.connect("doctree-read", link_first_uses)
     app.connect("missing-reference", resolve_alias)
     app.connect("doctree-resolved", title_links)
     app.connect("env-check-consistency", check_completeness)
+    app.connect("build-finished", check_hosts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

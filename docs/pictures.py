@@ -1,6 +1,7 @@
 """Take the pictures of the pages: `nox -s run -- pictures`.
 
 - `static/terminal.svg`: the commands of [the command line](command-line.md) with the colours of a terminal.
+- `static/diagrams`: the diagrams of the pages, by `docs/diagrams.py`.
 - `static/site.png`: the first page of the site, on a wide screen and on a phone in dark mode.
 
 Each page of the site is opened at the width of a phone, light and dark: none may be wider than the screen.
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from docs import diagrams
 from tests.support.pages import commands, steps
 
 DOCS = Path(__file__).parent
@@ -162,6 +164,7 @@ def picture_of_the_terminal() -> None:
 
 
 def main() -> int:
+    diagrams.main()
     picture_of_the_terminal()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=str(SITE))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
