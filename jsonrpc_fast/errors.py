@@ -28,7 +28,8 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeVar
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -279,50 +280,17 @@ def args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
 
 
 Fault = TypeVar("Fault", bound="ParseError")
-MadeFault = TypeVar("MadeFault", bound="ParseError", covariant=True)
 
 
-class _Make(Protocol[MadeFault]):
-    """How a factory is called."""
+class _Factory:
+    """The factory of one code, a method of the class: called with the other arguments of `ParseError`."""
 
-    def __call__(
-        self,
-        id: MessageId = None,
-        *,
-        offset: int | None = None,
-        index: int | None = None,
-        reply_expected: bool = True,
-        hint: Hint | None = None,
-        settles: tuple[MessageId, ...] = (),
-    ) -> MadeFault: ...
+    def __init__(self, code: ParseErrorCode, reply_expected: bool = True) -> None:
+        self._code = code
+        self._reply_expected = reply_expected
 
-
-class _Factory(Protocol):
-    """The descriptor of a factory: a class method whose exact type cannot be annotated."""
-
-    def __get__(self, fault: ParseError | None, cls: type[Fault], /) -> _Make[Fault]: ...
-
-
-def _factory(code: ParseErrorCode, default: bool = True) -> _Factory:
-    """The method of the class that makes the fault with one code. default: of `reply_expected`."""
-
-    def make(
-        cls: type[Fault],
-        id: MessageId = None,
-        *,
-        offset: int | None = None,
-        index: int | None = None,
-        reply_expected: bool = default,
-        hint: Hint | None = None,
-        settles: tuple[MessageId, ...] = (),
-    ) -> Fault:
-        return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint, settles=settles)
-
-    make.__name__ = code.name.lower()
-    make.__qualname__ = f"ParseError.{make.__name__}"
-    make.__doc__ = f"Return the fault {code.name}: {code.value}."
-    method: Any = make
-    return classmethod(method)
+    def __get__(self, fault: ParseError | None, cls: type[Fault], /) -> Callable[..., Fault]:
+        return partial(cls, self._code, reply_expected=self._reply_expected)
 
 
 class ParseError(ValueError):
@@ -463,38 +431,36 @@ class ParseError(ValueError):
 
     __replace__ = replace  # for `copy.replace`
 
-    # One factory for each code, written out because type checkers do not see attributes that a loop sets. A message
-    # that looks like a response gets none by default.
-
-    malformed_json: ClassVar[_Factory] = _factory(ParseErrorCode.MALFORMED_JSON)
-    invalid_utf8: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_UTF8)
-    truncated: ClassVar[_Factory] = _factory(ParseErrorCode.TRUNCATED)
-    invalid_framing: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_FRAMING)
-    message_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.MESSAGE_TOO_LARGE)
-    too_deep: ClassVar[_Factory] = _factory(ParseErrorCode.TOO_DEEP)
-    batch_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.BATCH_TOO_LARGE)
-    method_too_long: ClassVar[_Factory] = _factory(ParseErrorCode.METHOD_TOO_LONG)
-    id_too_long: ClassVar[_Factory] = _factory(ParseErrorCode.ID_TOO_LONG)
-    integer_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.INTEGER_TOO_LARGE)
-    not_an_object: ClassVar[_Factory] = _factory(ParseErrorCode.NOT_AN_OBJECT)
-    empty_batch: ClassVar[_Factory] = _factory(ParseErrorCode.EMPTY_BATCH)
-    batch_not_allowed: ClassVar[_Factory] = _factory(ParseErrorCode.BATCH_NOT_ALLOWED)
-    duplicate_member: ClassVar[_Factory] = _factory(ParseErrorCode.DUPLICATE_MEMBER)
-    missing_jsonrpc: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_JSONRPC)
-    invalid_jsonrpc_version: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_JSONRPC_VERSION)
-    invalid_id_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ID_TYPE)
-    missing_id: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_ID, False)
-    ambiguous_message: ClassVar[_Factory] = _factory(ParseErrorCode.AMBIGUOUS_MESSAGE, False)
-    missing_method: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_METHOD)
-    invalid_method_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_METHOD_TYPE)
-    empty_method: ClassVar[_Factory] = _factory(ParseErrorCode.EMPTY_METHOD)
-    invalid_params_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_PARAMS_TYPE)
-    result_and_error: ClassVar[_Factory] = _factory(ParseErrorCode.RESULT_AND_ERROR, False)
-    invalid_result_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_RESULT_TYPE, False)
-    invalid_error_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_TYPE, False)
-    invalid_error_code: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_CODE, False)
-    invalid_error_message: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
-    unexpected_member: ClassVar[_Factory] = _factory(ParseErrorCode.UNEXPECTED_MEMBER)
+    # The table of factories, one for each code. A message that looks like a response gets none by default.
+    malformed_json = _Factory(ParseErrorCode.MALFORMED_JSON)
+    invalid_utf8 = _Factory(ParseErrorCode.INVALID_UTF8)
+    truncated = _Factory(ParseErrorCode.TRUNCATED)
+    invalid_framing = _Factory(ParseErrorCode.INVALID_FRAMING)
+    message_too_large = _Factory(ParseErrorCode.MESSAGE_TOO_LARGE)
+    too_deep = _Factory(ParseErrorCode.TOO_DEEP)
+    batch_too_large = _Factory(ParseErrorCode.BATCH_TOO_LARGE)
+    method_too_long = _Factory(ParseErrorCode.METHOD_TOO_LONG)
+    id_too_long = _Factory(ParseErrorCode.ID_TOO_LONG)
+    integer_too_large = _Factory(ParseErrorCode.INTEGER_TOO_LARGE)
+    not_an_object = _Factory(ParseErrorCode.NOT_AN_OBJECT)
+    empty_batch = _Factory(ParseErrorCode.EMPTY_BATCH)
+    batch_not_allowed = _Factory(ParseErrorCode.BATCH_NOT_ALLOWED)
+    duplicate_member = _Factory(ParseErrorCode.DUPLICATE_MEMBER)
+    missing_jsonrpc = _Factory(ParseErrorCode.MISSING_JSONRPC)
+    invalid_jsonrpc_version = _Factory(ParseErrorCode.INVALID_JSONRPC_VERSION)
+    invalid_id_type = _Factory(ParseErrorCode.INVALID_ID_TYPE)
+    missing_id = _Factory(ParseErrorCode.MISSING_ID, False)
+    ambiguous_message = _Factory(ParseErrorCode.AMBIGUOUS_MESSAGE, False)
+    missing_method = _Factory(ParseErrorCode.MISSING_METHOD)
+    invalid_method_type = _Factory(ParseErrorCode.INVALID_METHOD_TYPE)
+    empty_method = _Factory(ParseErrorCode.EMPTY_METHOD)
+    invalid_params_type = _Factory(ParseErrorCode.INVALID_PARAMS_TYPE)
+    result_and_error = _Factory(ParseErrorCode.RESULT_AND_ERROR, False)
+    invalid_result_type = _Factory(ParseErrorCode.INVALID_RESULT_TYPE, False)
+    invalid_error_type = _Factory(ParseErrorCode.INVALID_ERROR_TYPE, False)
+    invalid_error_code = _Factory(ParseErrorCode.INVALID_ERROR_CODE, False)
+    invalid_error_message = _Factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
+    unexpected_member = _Factory(ParseErrorCode.UNEXPECTED_MEMBER)
 
 
 def with_hint(fault: ParseError, hint: Hint) -> None:
