@@ -7,7 +7,7 @@ import asyncio
 import sys
 from typing import Any
 
-from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
 server = Server("asking", "1.0")

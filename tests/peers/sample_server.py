@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
 server = Server("sample", "1.0", page_size=2)

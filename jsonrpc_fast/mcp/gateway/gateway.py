@@ -43,14 +43,14 @@ from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
-from ..server.request.context import HttpExchange
-from ..server.request.handshake import RequestRules, ServerHandshake
-from ..server.request.lifespan import Lifespan
-from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
-from ..server.request.session import FrontSession
-from ..server.request.subscriptions import URIS
-from ..server.request.task_store import TaskStore
+from ..server.context import HttpExchange
+from ..server.handshake import RequestRules, ServerHandshake
+from ..server.lifespan import Lifespan
+from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.serving import Served
+from ..server.session import FrontSession
+from ..server.subscriptions import URIS
+from ..server.task_store import TaskStore
 from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import Tokens, as_raw, member, text_member, with_members

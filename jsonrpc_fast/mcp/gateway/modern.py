@@ -37,9 +37,9 @@ from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
 from ..relay import RELAY_ERROR
-from ..server.request.handshake import RequestRules
-from ..server.request.inputs import MAY_NEED_INPUT
-from ..server.request.request_state import MAX_STATE_BYTES, StateSeal, refusal
+from ..server.handshake import RequestRules
+from ..server.inputs import MAY_NEED_INPUT
+from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
 from .catalog import Catalog, CatalogClient
 from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
 from .upstream import Upstream, first, is_input_required, retrieve

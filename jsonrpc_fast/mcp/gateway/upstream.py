@@ -57,7 +57,7 @@ from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
 from ..relay import RELAY_ERROR
-from ..server.request.subscriptions import URIS
+from ..server.subscriptions import URIS
 from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
 MAX_RESTARTS: Final = 3

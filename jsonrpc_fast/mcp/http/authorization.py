@@ -40,7 +40,7 @@ from ...handlers.awaiting import awaited
 from ...http.failures import UserFailures
 from ...http.guard import within
 from ...http.requests import Refusal
-from ..server.values.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
+from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 
 if TYPE_CHECKING:

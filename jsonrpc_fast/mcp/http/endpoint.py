@@ -44,7 +44,7 @@ from ...types import Unset
 from ..applications import HttpOptions, HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..server.request.lifespan import LifespanHolder
+from ..server.lifespan import LifespanHolder
 from ..server.serving import ConnectionFactory
 from .authorization import Authorization
 from .event_log import EventLog

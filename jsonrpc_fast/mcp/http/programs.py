@@ -39,10 +39,10 @@ from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, Revision
 from ..relay import RELAY_ERROR, FaultLog, Relay, SideName
-from ..server.request.lifespan import Lifespan
-from ..server.request.session import ClientConnection
-from ..server.request.task_store import TaskStore
+from ..server.lifespan import Lifespan
 from ..server.serving import ConnectionFactory
+from ..server.session import ClientConnection
+from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
 from .serving import run_http
 from .sessions import MIN_IDLE_SECONDS

@@ -33,8 +33,8 @@ from ...http.requests import RETRY_SOON, WHITESPACE, Refusal
 from ...session import SessionOptions
 from ..applications import HttpSettings
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since
-from ..server.request.session import ClientConnection
 from ..server.serving import ConnectionFactory
+from ..server.session import ClientConnection
 from .event_log import EventLog, no_events
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of

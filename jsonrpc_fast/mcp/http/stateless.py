@@ -24,8 +24,8 @@ from ...types import MessageId
 from ..applications import HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..server.request.session import ClientConnection
 from ..server.serving import ConnectionFactory
+from ..server.session import ClientConnection
 from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
 from .transport import HttpTransport

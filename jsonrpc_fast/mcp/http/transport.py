@@ -27,7 +27,7 @@ from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.protocol import Received, Sendable, Transport, drop_callbacks
 from ...transports.waiters import Waiters
 from ...types import UNSET, MessageId, Unset
-from ..server.request.context import HttpRequest
+from ..server.context import HttpRequest
 
 MAX_KEPT_MESSAGES: Final = 100
 """Maximum number of messages that are kept for a GET. Beyond it, the oldest are dropped."""

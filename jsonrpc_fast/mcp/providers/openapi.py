@@ -25,8 +25,8 @@ from ...codec._backend import Raw, dumps
 from ...errors import InvalidResponse
 from ...http.inflating import ACCEPTED
 from ..protocol.definitions import ToolAnnotations
+from ..server.blocks import ToolError
 from ..server.server import Server
-from ..server.values.blocks import ToolError
 from .documents import Document, description_of, tool_name
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..._checks import check_callable
 from ...errors import RpcError
+from ..server.blocks import ToolError
 from ..server.server import Server
-from ..server.values.blocks import ToolError
 from .documents import Document, description_of, tool_name
 
 

@@ -38,8 +38,8 @@ from ..protocol.meta import (
     FeatureKind,
     changes_filter,
 )
-from ..server.functions.providers import Provider
-from ..server.request.context import Context
+from ..server.context import Context
+from ..server.providers import Provider
 from ..server.serving import InProcess
 
 _NOT_FOUND: Final = (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS)

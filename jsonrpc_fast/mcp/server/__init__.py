@@ -1,12 +1,33 @@
 """An MCP server: functions as tools, prompts and resources.
 
-    server       `Server`, and a server as the provider of another one
-    serving      what a server, a gateway and a program behind HTTP share
-    connection   one connection: its session and requests
-    methods      the methods of MCP
-    functions/   the functions: registered, called, provided from elsewhere
-    request/     one request: its rules, its context, its rounds, tasks and subscriptions
-    values/      what functions return and get: content blocks, results, forms
+    server          `Server`, and a server as the provider of another one
+    serving         what a server, a gateway and a program behind HTTP share
+    connection      one connection: its session and requests
+    session         the session of a client: requests, notifications and log messages to it
+    handshake       the server's side of the handshake, without IO
+    subscriptions   the changes that a client is notified of
+    lifespan        resources that the server opens before it serves
+
+    methods         the methods of MCP
+    context         `Context`: the request of a function, and messages to the client
+    inputs          requests to modern clients, in several rounds
+    request_state   the state that a modern client carries from round to round
+    tasks           one task: a tool whose call continues after its response
+    task_store      all tasks of a server, and the requests about them
+
+    decorators      the decorators that register functions
+    registry        registered functions and mounted providers
+    functions       signatures of registered functions, and sync functions in a thread
+    providers       `Provider`: tools, prompts and resources from other sources
+
+    tools           validation of arguments, and the results of tools
+    outputs         structured content: the schemas of results
+    blocks          content blocks, messages and results that functions may return
+    contents        what functions return, as content blocks, messages and resource contents
+    forms           the forms of elicitation
+    sending         values as JSON, and why a value cannot be sent
+    paging          pages of a list
+    scopes          scopes of OAuth
 
 Needs the extra `mcp`.
 """
@@ -24,12 +45,7 @@ from ..protocol.definitions import (
     ToolAnnotations,
 )
 from ..protocol.uris import UnsafePart, safe_join
-from .functions.providers import Provider
-from .methods import Middleware
-from .request.context import Context
-from .request.task_store import TaskStore
-from .server import Server
-from .values.blocks import (
+from .blocks import (
     AssistantMessage,
     Audio,
     EmbeddedResource,
@@ -41,7 +57,12 @@ from .values.blocks import (
     UserMessage,
     WholeResult,
 )
-from .values.forms import Elicited
+from .context import Context
+from .forms import Elicited
+from .methods import Middleware
+from .providers import Provider
+from .server import Server
+from .task_store import TaskStore
 
 __all__ = [
     "Annotations",

@@ -39,14 +39,14 @@ from ..protocol.meta import (
     FeatureKind,
 )
 from ..protocol.uris import check_uri
-from .functions.functions import RegisteredFunction
+from .context import Context, open_inputs, opened_inputs
+from .functions import RegisteredFunction
+from .handshake import RequestRules, ServerHandshake
+from .inputs import Inputs, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method, run_within
-from .request.context import Context, open_inputs, opened_inputs
-from .request.handshake import RequestRules, ServerHandshake
-from .request.inputs import Inputs, check_input_required
-from .request.session import FrontSession
-from .request.subscriptions import TASK_IDS
-from .request.tasks import Task
+from .session import FrontSession
+from .subscriptions import TASK_IDS
+from .tasks import Task
 
 if TYPE_CHECKING:
     from ...validator import JsonRpcValidator, Report

@@ -39,18 +39,18 @@ from ..protocol.faults import SchemaFault
 from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, FeatureKind, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, not_found
 from ..protocol.versions import Revision
-from .functions.functions import RegisteredFunction
-from .functions.providers import Provider
-from .functions.registry import Mount, Registered, RegisteredTool, Registry
-from .request.context import Context, ContextServer
-from .request.lifespan import Lifespan
-from .request.request_state import StateSeal
-from .request.task_store import TASK_METHODS, TaskStore
-from .values.blocks import ToolError, WholeResult
-from .values.contents import made_contents, made_prompt
-from .values.paging import paginate
-from .values.sending import NotSendable, sendable, shown_text
-from .values.tools import error_result, tool_definition, whole_result
+from .blocks import ToolError, WholeResult
+from .contents import made_contents, made_prompt
+from .context import Context, ContextServer
+from .functions import RegisteredFunction
+from .lifespan import Lifespan
+from .paging import paginate
+from .providers import Provider
+from .registry import Mount, Registered, RegisteredTool, Registry
+from .request_state import StateSeal
+from .sending import NotSendable, sendable, shown_text
+from .task_store import TASK_METHODS, TaskStore
+from .tools import error_result, tool_definition, whole_result
 
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""

@@ -37,17 +37,17 @@ from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS, FeatureKind
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
-from .functions.decorators import Decorators
-from .functions.providers import Provider
-from .functions.registry import Registry, ShownErrors
+from .context import Context, mounted
+from .decorators import Decorators
+from .handshake import ServerHandshake
+from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods, Middleware, UnknownName
-from .request.context import Context, mounted
-from .request.handshake import ServerHandshake
-from .request.lifespan import Lifespan, MakeLifespan
-from .request.request_state import STATE_SECONDS, StateKey, StateSeal
-from .request.task_store import TASK_METHODS, TaskStore
-from .request.tasks import Task
+from .providers import Provider
+from .registry import Registry, ShownErrors
+from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
+from .task_store import TASK_METHODS, TaskStore
+from .tasks import Task
 
 
 class ServerProvider(Provider):

@@ -26,9 +26,9 @@ from ...transports.memory import MemoryChannel, MemoryTransport
 from ...transports.protocol import Transport, TransportOptions
 from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS
-from .request.lifespan import Lifespan
-from .request.session import ClientConnection, FrontSession
-from .request.task_store import TaskStore
+from .lifespan import Lifespan
+from .session import ClientConnection, FrontSession
+from .task_store import TaskStore
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):

@@ -23,8 +23,8 @@ from ..._logs import logger_of
 from ..._version import __version__
 from ..applications import HttpOptions
 from ..protocol.definitions import Prompt, Resource
-from ..server.functions.providers import Provider
-from ..server.request.context import Context
+from ..server.context import Context
+from ..server.providers import Provider
 from ..server.server import Server
 from .prompts import TemplatePrompts
 

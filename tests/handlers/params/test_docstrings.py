@@ -6,7 +6,7 @@ import inspect
 
 from jsonrpc_fast.handlers.params.docstrings import read_docstring
 from jsonrpc_fast.mcp.server import Server
-from jsonrpc_fast.mcp.server.functions.functions import RegisteredFunction
+from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 
 from ...support.tables import rows
 

@@ -12,7 +12,7 @@ from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.client.handshake import ClientHandshake, SendRequest, Step
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
-from jsonrpc_fast.mcp.server.request.handshake import RequestRules, ServerHandshake
+from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows

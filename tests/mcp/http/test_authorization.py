@@ -14,7 +14,7 @@ import pytest
 from jsonrpc_fast.http import Refusal
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.server import Context, Server
-from jsonrpc_fast.mcp.server.values.scopes import scopes_of
+from jsonrpc_fast.mcp.server.scopes import scopes_of
 
 from ...support.failing import FAILING
 from ...support.mcp_conversation import answered

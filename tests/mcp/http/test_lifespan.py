@@ -264,7 +264,7 @@ async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.Log
 async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     ignores_cancelling: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jsonrpc_fast.mcp.server.request.lifespan._CANCEL_SECONDS", 0.1)
+    monkeypatch.setattr("jsonrpc_fast.mcp.server.lifespan._CANCEL_SECONDS", 0.1)
     server, opened, done = hanging(at_begin=False, ignores_cancelling=ignores_cancelling)
     app = server.asgi_app(lifespan_seconds=0.5)
     await Exchange(app, initialize()).events()

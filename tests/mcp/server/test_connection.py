@@ -12,8 +12,8 @@ from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Error, Limits, Profile, Respon
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.mcp.protocol.definitions import Prompt, Resource
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY, SUBSCRIPTION_ID_KEY
-from jsonrpc_fast.mcp.server.functions.providers import Provider
-from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.providers import Provider
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
-from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.blocks import ToolError
+from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values.blocks import ToolError
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample

@@ -15,9 +15,9 @@ from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.protocol.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import SERVER_INFO_KEY
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
-from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.blocks import WholeResult
+from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values.blocks import WholeResult
 from jsonrpc_fast.transports import memory_pair
 
 from ...support.mcp_conversation import Conversation, converse

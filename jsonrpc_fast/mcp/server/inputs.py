@@ -1,0 +1,217 @@
+"""Input from a modern client (2026-07-28): such a client accepts no requests, so input takes several rounds.
+
+Rules:
+  - A function that needs a response it does not have yet stops there. The server returns `input_required` with all
+    requests of that run. The client repeats its request with the responses, and the function runs from the start.
+  - If a response is missing, the return value or exception of the run is ignored.
+  - A response is matched to its request by method and params; if a function makes the same request twice, each gets its
+    own response. If the function chose a key for a request, the response is matched only by that key.
+  - A client sends only the responses of the last round. `requestState` (request_state.py) carries those of earlier
+    rounds, the keys of the requests that were made, and the values of `Context.state`.
+  - A response to a request that was not made is ignored, unless the function chose its key.
+  - Only `tools/call`, `prompts/get` and `resources/read` may request input, and only kinds that the client declared.
+
+Source: specification 2026-07-28, "Multi Round-Trip Requests".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
+
+from ...codec._backend import Raw, dumps
+from ...codes import ErrorCode
+from ...errors import EncodeError, RpcError, invalid_params
+from ..protocol.meta import INPUT_REQUESTS, MAX_INPUTS
+from ..protocol.versions import Revision
+from .request_state import MAX_STATE_BYTES, StateSeal
+
+MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
+"""The requests whose result may ask for input."""
+
+
+class InputRequired(BaseException):
+    """Stops a run that needs a response. A BaseException, so that functions do not handle it as a failed request."""
+
+
+class Inputs:
+    """The input for one request: the responses received, the requests still without one, and the function's values.
+
+    Args:
+        method: The method of the request.
+        params: The params of the request.
+        seal: Signs or encrypts `requestState`, and opens it.
+        subject: The subject that the request's bearer token identifies; None without authorization.
+
+    Attributes:
+        state: The values that the function keeps between rounds (`Context.state`).
+
+    Raises:
+        RpcError: `inputResponses` or `requestState` is invalid (-32602).
+    """
+
+    def __init__(self, method: str, params: Mapping[str, Any], seal: StateSeal, subject: object) -> None:
+        self._method, self._params, self._seal, self._subject = method, params, seal, subject
+        self._may_need_input = method in MAY_NEED_INPUT
+        self._responses: dict[str, bytes] = {}  # encoded: a function may change the dict that it gets
+        self._asked: frozenset[str] = frozenset()  # the keys of the requests that were made in earlier rounds
+        self._digests: dict[str, str] = {}  # the digests of the requests, by key
+        self._used: dict[str, bytes] = {}
+        self._missing: dict[str, dict[str, Any]] = {}
+        self._repeats: dict[str, int] = {}
+        self.state: dict[str, Any] = {}
+        if self._may_need_input:
+            if "inputResponses" in params:
+                self._responses = _read_responses(params["inputResponses"])
+            if "requestState" in params:
+                contents = Raw(seal.open(params["requestState"], method, params, subject)).decode()
+                self._responses |= _written(contents["responses"])  # earlier responses take precedence
+                self._asked, self.state = frozenset(contents["asked"]), contents["values"]
+
+    @property
+    def are_missing(self) -> bool:
+        """Whether the function made a request that has no response yet."""
+        return bool(self._missing)
+
+    async def call(self, method: str, params: Mapping[str, Any] | None, key: str | None) -> dict[str, Any]:
+        """Return the client's response to a request.
+
+        Args:
+            method: The method of the request.
+            params: The params of the request.
+            key: The key of the request in `inputRequests`; None: derive one from method and params.
+
+        Raises:
+            InputRequired: There is no response yet.
+            RpcError: The client cannot receive this request.
+            ValueError: Two requests of one run have the same key.
+        """
+        if not self._may_need_input or method not in INPUT_REQUESTS:
+            raise cannot_send()
+        request = {"method": method} if params is None else {"method": method, "params": dict(params)}
+        # The key names the request by its content: the order in which a function asks may differ from run to run.
+        # 128 bits are enough: the key is in each round's `inputRequests` and in the state, so it should be short.
+        digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
+        is_named = key is not None
+        if key is None:
+            self._repeats[digest] = self._repeats.get(digest, 0) + 1
+            key = f"{digest}-{self._repeats[digest]}"
+        if self._digests.setdefault(key, digest) != digest:
+            raise ValueError("two requests of one run have the same key")
+        # A response to a key that was never sent could be a guess of the client, before the function asks.
+        if key not in self._responses or not (is_named or key in self._asked):
+            self._missing[key] = request
+            await _next_turn()  # with eager tasks, the other tasks make their requests in this round
+            raise InputRequired
+        # Only responses that this run used go into the next state: otherwise a client could make it grow.
+        self._used[key] = self._responses[key]
+        response: dict[str, Any] = Raw(self._responses[key]).decode()
+        return response
+
+    def result(self, whole: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the `InputRequiredResult` with the missing requests.
+
+        Args:
+            whole: An `InputRequiredResult` that the function built, without `requestState`; None: build one.
+
+        Raises:
+            RpcError: `requestState` would be too large (-32603).
+            EncodeError: A value of `state` does not survive a round trip through JSON.
+        """
+        if whole is None:
+            whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
+        # Including the requests of this round: the next round accepts only responses to requests that were made.
+        asked = [*self._used, *whole.get("inputRequests", ())]
+        responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
+        values = _encode_values(self.state)
+        state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
+        # Checked here, because the server would have to refuse it when the client sends it back.
+        if len(state) > MAX_STATE_BYTES:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would have more than {MAX_STATE_BYTES} bytes")
+        return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
+
+
+def _encode_values(values: dict[str, Any]) -> bytes:
+    """Return a function's values as JSON. Raises EncodeError if decoding them would give different values."""
+    try:
+        text = dumps(values)
+    except EncodeError as error:
+        raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
+    # A value that changes when it is written and read would make the next run differ, without an error.
+    if Raw(text).decode() != values:
+        raise EncodeError("context.state contains a value that JSON does not preserve, such as a tuple, a date or NaN")
+    return text
+
+
+def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
+    """Return the capability that a request needs, such as "sampling.tools"; None if it needs none.
+
+    Args:
+        method: The method of the request.
+        params: The params of the request.
+    """
+    params = params or {}
+    if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
+        return "sampling.tools"
+    if method == "elicitation/create":
+        return "elicitation.url" if params.get("mode") == "url" else "elicitation.form"
+    return INPUT_REQUESTS.get(method)
+
+
+def cannot_send() -> RpcError:
+    """Return the error for a message that the client's revision, or the state of the handshake, does not allow."""
+    return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot receive this message")
+
+
+def check_input_required(
+    method: str, result: Mapping[str, Any], revision: Revision, require: Callable[[str], None]
+) -> None:
+    """Check an `input_required` result that a function returned.
+
+    Args:
+        method: The method of the request.
+        result: The result.
+        revision: The revision of the request.
+        require: Checks that the client has a capability: see `RequestRules.require`.
+
+    Raises:
+        RpcError: The client cannot receive the requests, or lacks a capability.
+        TypeError, ValueError: The result violates the protocol.
+    """
+    if method not in MAY_NEED_INPUT or not revision.is_modern:
+        raise cannot_send()
+    # A `requestState` that the function wrote would be neither signed nor bound to the request.
+    if "requestState" in result:
+        raise ValueError("the server makes requestState itself: use Context.state")
+    # A mistake of the function that wrote it must not reach the client.
+    requests = result.get("inputRequests", {})
+    if not isinstance(requests, Mapping):
+        raise TypeError("inputRequests must be a mapping")
+    for request in requests.values():
+        if not isinstance(request, Mapping) or request.get("method") not in INPUT_REQUESTS:
+            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(INPUT_REQUESTS))}")
+        if (capability := capability_for(request["method"], request.get("params"))) is not None:
+            require(capability)
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    yield
+
+
+def _read_responses(members: object) -> dict[str, bytes]:
+    # Counted first: each response is encoded below.
+    if isinstance(members, dict) and len(members) > MAX_INPUTS:
+        raise invalid_params(f"inputResponses has more than {MAX_INPUTS} members")
+    if not isinstance(members, dict) or not all(isinstance(response, dict) for response in members.values()):
+        raise invalid_params("inputResponses must be an object of results")
+    try:
+        return _written(members)
+    except EncodeError:
+        raise invalid_params("inputResponses is nested too deeply") from None
+
+
+def _written(responses: Mapping[str, Any]) -> dict[str, bytes]:
+    return {key: dumps(response) for key, response in responses.items()}

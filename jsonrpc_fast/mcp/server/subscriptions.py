@@ -1,0 +1,205 @@
+"""The subscriptions of one connection: the changes that its client is notified of. Without IO.
+
+Rules:
+  - A legacy client is notified of all changes to lists after `notifications/initialized`, and of changes to the
+    resources it subscribed to with `resources/subscribe`.
+  - A modern client opens streams with `subscriptions/listen`, each with a filter. All notifications of a stream carry
+    the id of its request; the first one is the acknowledgement. A stream ends when the client cancels the request, or
+    when the server sends the response.
+  - Changes that the server did not declare, or that the client did not ask for, are not sent.
+
+Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from ...codec import Notification
+from ...codes import ErrorCode
+from ...errors import RpcError, invalid_params
+from ...session import Destination
+from ...types import MessageId
+from ..protocol.capabilities import ServerCapabilities
+from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
+
+MAX_STREAMS: Final = 64
+"""Maximum number of open streams of one connection."""
+MAX_URIS: Final = 1024
+"""Maximum number of resources, or of tasks, in the filter of one stream, and of resources that a legacy client
+subscribes to."""
+MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
+"""Maximum length of the URI of a subscribed resource: the connection keeps it."""
+
+URIS: Final = "resourceSubscriptions"
+"""The member of a filter with the URIs whose changes the client wants."""
+TASK_IDS: Final = "taskIds"
+"""The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
+
+
+class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
+    """A stream that `subscriptions/listen` opened.
+
+    Attributes:
+        id: The id of the request.
+        filter: The part of the client's filter that the server supports.
+        destination: The place for its notifications; None: the stream of the connection.
+        ended: Set when this side ends it.
+    """
+
+    id: MessageId
+    filter: dict[str, Any]
+    destination: Destination | None = None
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+
+    def meta(self) -> dict[str, Any]:
+        """Return the `_meta` of all messages of the stream."""
+        return {SUBSCRIPTION_ID_KEY: self.id}
+
+    def acknowledgement(self) -> Notification:
+        """Return the first notification of the stream."""
+        params = {"_meta": self.meta(), "notifications": self.filter}
+        return Notification("notifications/subscriptions/acknowledged", params)
+
+
+class ClientSubscriptions:
+    """The subscriptions of one connection.
+
+    Args:
+        capabilities: The capabilities that the server declared.
+
+    Attributes:
+        streams: The open streams. Notifications go out in the order in which they were opened.
+    """
+
+    def __init__(self, capabilities: ServerCapabilities) -> None:
+        self._capabilities = capabilities
+        self._changes = changes_filter(capabilities)
+        self.streams: list[SubscriptionStream] = []
+        self._uris: set[str] = set()  # subscribed by a legacy client
+
+    def open(self, id: MessageId, filter: object, destination: Destination | None = None) -> SubscriptionStream:
+        """Open a stream.
+
+        Args:
+            id: The id of the request.
+            filter: `notifications` of its params.
+            destination: As in `SubscriptionStream`.
+
+        Raises:
+            RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
+        """
+        # The filter is checked first, so that an invalid one gets -32602 even when there is no room.
+        stream = SubscriptionStream(id, self._supported(filter), destination)
+        if len(self.streams) >= MAX_STREAMS:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
+        self.streams.append(stream)
+        return stream
+
+    def close(self, stream: SubscriptionStream) -> None:
+        """Close a stream."""
+        self.streams.remove(stream)
+
+    def end(self) -> None:
+        """End all streams."""
+        for stream in self.streams:
+            stream.ended.set()
+
+    def subscribe(self, uri: str) -> None:
+        """Subscribe a legacy client to a resource.
+
+        Raises:
+            RpcError: The URI is too long (-32602), or there are too many subscriptions (-32603).
+        """
+        if len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS:
+            raise invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")
+        # A repeated subscription needs no more memory.
+        if len(self._uris) >= MAX_URIS and uri not in self._uris:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
+        self._uris.add(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        """End the subscription of a legacy client to a resource."""
+        self._uris.discard(uri)
+
+    def has(self, uri: str) -> bool:
+        """Return whether the client is subscribed to a resource."""
+        return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
+
+    def changed(self, method: str, subject: Any, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI."""
+        found = self.resource_updated if method == UPDATED else self.list_changed
+        return found(subject, is_legacy)
+
+    def list_changed(self, kind: FeatureKind, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications for a changed list.
+
+        Args:
+            kind: The kind of the list.
+            is_legacy: Whether a legacy session is open and may be notified.
+        """
+        method, _, member = LIST_CHANGES[kind]
+        # The specification forbids notifications that were not declared.
+        if is_legacy and member in self._changes:
+            yield Notification(method)
+        for stream in self.streams:
+            if member in stream.filter:
+                yield Notification(method, {"_meta": stream.meta()})
+
+    def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
+        """Yield the notifications for a changed resource. `is_legacy` is as in `list_changed`."""
+        # Each kind of subscription gets its own notification: one client may have both.
+        if is_legacy and uri in self._uris:
+            yield Notification(UPDATED, {"uri": uri})
+        for stream in self.streams:
+            if uri in stream.filter.get(URIS, ()):
+                yield Notification(UPDATED, {"_meta": stream.meta(), "uri": uri})
+
+    def task_changed(
+        self, id: str, details: Callable[[], dict[str, Any]]
+    ) -> Iterator[tuple[SubscriptionStream, Notification]]:
+        """Yield the notifications for a task whose status has changed, each with its stream.
+
+        Args:
+            id: The id of the task.
+            details: Returns the members of its `DetailedTask`.
+        """
+        for stream in self.streams:
+            if id in stream.filter.get(TASK_IDS, ()):
+                yield stream, Notification("notifications/tasks", {"_meta": stream.meta(), **details()})
+
+    def _supported(self, filter: object) -> dict[str, Any]:
+        """The part of a filter that the server supports. Unknown members are left out."""
+        if not isinstance(filter, dict):
+            raise invalid_params("notifications must be an object")
+        supported: dict[str, Any] = {}
+        for _, _, name in LIST_CHANGES.values():
+            wanted = filter.get(name, False)
+            if type(wanted) is not bool:
+                raise invalid_params(f"notifications/{name} must be a boolean")
+            # The acknowledgement shows the client which part of its filter is supported: the rest is not an error.
+            if wanted and name in self._changes:
+                supported[name] = True
+        uris = _strings(filter, URIS)
+        if uris and self._capabilities.supports("resources.subscribe"):
+            supported[URIS] = uris
+        ids = _strings(filter, TASK_IDS)
+        if ids and self._capabilities.supports(TASKS_CAPABILITY):
+            supported[TASK_IDS] = ids
+        return supported
+
+
+def _strings(filter: dict[str, Any], name: str) -> list[str]:
+    """The member of a filter that is an array of strings."""
+    strings = filter.get(name, [])
+    # The items of a huge array are not looked at, so that refusing it is cheap.
+    is_huge = isinstance(strings, list) and len(strings) > MAX_URIS
+    if not isinstance(strings, list) or not (is_huge or all(isinstance(string, str) for string in strings)):
+        raise invalid_params(f"notifications/{name} must be an array of strings")
+    if is_huge or any(len(string) > MAX_SUBSCRIBED_URI_CHARACTERS for string in strings):
+        raise invalid_params(f"notifications/{name} is too large")
+    return strings

@@ -1,0 +1,229 @@
+"""Tools: validation of their arguments, and results in the form of each revision.
+
+Rules:
+  - Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
+    unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
+  - Models write `"3"` for 3, and `"[1]"` for [1]. If the schema does not accept a string, but accepts the JSON value
+    that the string holds, that value replaces it, at any depth, unless the tool is strict. A string that the schema
+    accepts stays a string.
+  - Hosts send `""` or null for an optional argument that is not set. Where the schema refuses it, and the argument is
+    not required, it counts as absent, unless the tool is strict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..._pointers import child_of, index_of, parts_of
+from ...handlers.json_values import json_of
+from ..protocol.contents import text_content
+from ..protocol.definitions import Tool
+from ..protocol.faults import SchemaFault
+from ..protocol.schemas import Schema
+from ..protocol.versions import Revision
+from .blocks import ToolResult, has_blocks
+from .contents import listed_blocks, made_blocks
+from .forms import without_unset
+from .outputs import OutputType
+from .sending import sendable, sendable_text, shown_text
+
+_MAX_ROUNDS: Final = 8
+"""How many times arguments are checked. Each check finds at most MAX_FAULTS (`schemas.py`) faults."""
+_NAME: Final = r"[A-Za-z0-9_.-]{1,128}"  # specification 2025-11-25, "Tool Names"
+
+
+class CheckedTool:
+    """A tool with compiled schemas.
+
+    Args:
+        tool: The definition of the tool.
+        output: The type of its results, if it has an output schema.
+        is_structured: Whether results may have structured content.
+        is_strict: Whether strings are never read as JSON.
+
+    Raises:
+        ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
+            (specification 2025-11-25, "Tool Names"). The text names the tool.
+    """
+
+    __slots__ = ("_input", "_is_strict", "_is_structured", "_is_text", "_output", "tool")
+
+    def __init__(
+        self, tool: Tool, output: OutputType | None = None, is_structured: bool = True, is_strict: bool = False
+    ) -> None:
+        self._is_strict = is_strict
+        self.tool: Tool = tool
+        if not re.fullmatch(_NAME, tool.name):
+            raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
+        if tool.input_schema.get("type") != "object":
+            raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
+        try:
+            self._input = Schema(tool.input_schema)
+            self._output = output
+            if output is None and tool.output_schema is not UNSET:
+                self._output = OutputType(tool.output_schema)
+        except ValueError as error:
+            raise ValueError(f"tool {tool.name}: {error}") from None
+        self._is_structured = is_structured
+        self._is_text = self._output is not None and self._output.plain is str
+
+    def read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[SchemaFault]]:
+        """Return the arguments of a call, with strings replaced by the values that they contain.
+
+        Returns:
+            The arguments, and no faults; or the arguments unchanged, and their faults.
+        """
+        first = faults = self._input.faults(arguments)
+        read = arguments
+        if faults and not self._is_strict:
+            read = without_unset(arguments, faults, self.tool.input_schema)
+            if read is not arguments:
+                faults = self._input.faults(read)
+                if not faults:
+                    return read, []
+        # Several rounds, because a value that was read from a string may contain such strings itself.
+        for _ in range(0 if self._is_strict else _MAX_ROUNDS):
+            before = read
+            # Only at a fault: a string that the schema accepts stays a string.
+            for path in {fault.path for fault in faults}:
+                read = _with_text_read(read, parts_of(path))
+            if read is before or not (faults := self._input.faults(read)):
+                break
+        if not faults:
+            return read, []
+        # The caller sent a string, not the value inside it, so the fault is reported at the string.
+        inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
+        texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
+        return arguments, [fault for fault in faults if fault.path not in inside] + texts
+
+    def refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
+        """Return the `CallToolResult` for arguments with these faults."""
+        return error_result(_text_of(f"Invalid arguments for tool {self.tool.name}", faults))
+
+    def result(self, value: Any, revision: Revision) -> dict[str, Any]:
+        """Return the `CallToolResult` for the value that a tool returned.
+
+        Args:
+            value: None for no content, a str for a text block, a `ToolResult`, a content block, a list with content
+                blocks, or any other value that `to_json` accepts: it becomes structured content, and text for clients
+                without structured content. With an output schema a str is structured content, too.
+            revision: The revision of the request.
+
+        Returns:
+            The result. If the value does not match the output schema, it is an error result that names the faults.
+
+        Raises:
+            NotSendable: The value cannot be written as JSON.
+            TypeError: A content block is invalid.
+        """
+        if type(value) is str and self._is_text:  # the most frequent case: a shorter path to the same result
+            sendable_text(value)
+            result: dict[str, Any] = {"content": [{"type": "text", "text": value}]}
+            if self._is_structured and revision.structured_results:
+                result["structuredContent"] = {"result": value}
+            return result
+        if isinstance(value, ToolResult):
+            return self._result_of(value, revision)
+        if self._output is not None:
+            text, structured, faults = self._output.structure(value)
+            if faults:
+                return self._refused_result(faults)
+            content = [] if value is None else [{"type": "text", "text": text}]
+        elif has_blocks(value):
+            return self._result_of(ToolResult(listed_blocks(value)), revision)
+        else:
+            value, encoded = (value, b"") if value is None else sendable(value)
+            structured = UNSET if value is None or isinstance(value, str) else value
+            content = []
+            if value is not None:
+                content = [text_content(value if isinstance(value, str) else encoded.decode())]
+        return _with_structured({"content": content}, structured if self._is_structured else UNSET, revision)
+
+    def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
+        structured = UNSET if value.structured_content is UNSET else sendable(value.structured_content)[0]
+        if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
+            return self._refused_result(faults)
+        return whole_result(replace(value, structured_content=structured if self._is_structured else UNSET), revision)
+
+    def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
+        return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
+
+
+def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
+    """Return a tool as `tools/list` shows it.
+
+    Before 2026-07-28 an output schema is left out unless its type is "object".
+    """
+    definition = tool.to_dict(revision.version)
+    # The schema as registered, because the record would copy it for each list.
+    definition["inputSchema"] = tool.input_schema
+    if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
+        definition.pop("outputSchema", None)
+    return definition
+
+
+def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> dict[str, Any]:
+    """Return the `CallToolResult` for a `ToolResult`, or for the members of a result, in the form of a revision.
+
+    Raises:
+        NotSendable: A part of the value cannot be written as JSON.
+        TypeError: The value is not such a result.
+    """
+    if isinstance(value, ToolResult):
+        members = {"content": value.content, "structuredContent": value.structured_content}
+        members |= {"isError": True} if value.is_error else {}
+        members |= {} if value.meta is None else {"_meta": dict(value.meta)}
+    else:
+        members = dict(value)
+    structured = members.pop("structuredContent", UNSET)
+    if "content" in members:
+        members["content"] = made_blocks(members["content"], revision)
+    structured = UNSET if structured is UNSET else sendable(structured)[0]
+    return _with_structured(sendable(members)[0], structured, revision)
+
+
+def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
+    """Add the structured content, if there is any and the revision has it."""
+    # Up to 2025-11-25 it must be an object, and revisions before 2025-06-18 have none. The text has the same content.
+    if structured is not UNSET and (
+        revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
+    ):
+        result["structuredContent"] = structured
+    return result
+
+
+def _is_in_text(value: Any, path: str) -> bool:
+    """Return whether a JSON pointer leads into a string of a value: to a part of the JSON that it holds."""
+    for part in parts_of(path):
+        if isinstance(value, str):
+            return True
+        value = child_of(value, part)
+    return False
+
+
+def _with_text_read(value: Any, path: list[str]) -> Any:
+    """Return a value in which the string at a path is replaced by the JSON value in it; otherwise the value itself."""
+    if not path:
+        return json_of(value) if isinstance(value, str) else value
+    name, rest = path[0], path[1:]
+    if isinstance(value, dict) and name in value:
+        read = _with_text_read(value[name], rest)
+        return value if read is value[name] else {**value, name: read}
+    if isinstance(value, list) and 0 <= (index := index_of(name)) < len(value):
+        read = _with_text_read(value[index], rest)
+        return value if read is value[index] else [*value[:index], read, *value[index + 1 :]]
+    return value
+
+
+def error_result(text: str) -> dict[str, Any]:
+    """Return the `CallToolResult` of a failed call, with an explanation for the model."""
+    return {"content": [text_content(shown_text(text))], "isError": True}
+
+
+def _text_of(summary: str, faults: list[SchemaFault]) -> str:
+    return "\n".join([f"{summary}:", *[f"{fault.path or '/'}: {fault.message}" for fault in faults]])
