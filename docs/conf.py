@@ -84,12 +84,13 @@ INTERNAL = (
 
 project = "jsonrpc_fast"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 nitpicky = True
 nitpick_ignore_regex = [("py:class", rf"jsonrpc_fast\..*\.([A-Z]|{'|'.join(INTERNAL)})")]  # [A-Z]: type variables
 
 html_theme = "furo"
 html_title = f"jsonrpc_fast {__version__}"
+html_favicon = "static/favicon.svg"
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
@@ -100,7 +101,18 @@ html_css_files = ["site.css"]
 copybutton_prompt_text = "$ "  # only the commands of a console are copied
 copybutton_line_continuation_character = "\\"
 
+SUMMARY = (
+    "A JSON-RPC 2.0 codec for Python that checks every message in less time than orjson takes to parse it, with "
+    "servers and clients for stdio, TCP, HTTP, WebSocket, MCP and LSP."
+)
+myst_html_meta = {
+    "description": SUMMARY,
+    "property=og:description": SUMMARY,
+    "property=og:title": html_title,
+    "property=og:type": "website",
+}
 myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
 myst_links_external_new_tab = False
 
 LIBRARIES = ("acp", "aiorpcx", "mcp", "nats", "opentelemetry", "pygls", "pylsp_jsonrpc", "redis", "web3")
