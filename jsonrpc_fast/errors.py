@@ -31,8 +31,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
-from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
+from .support import HANDLER_FAILURES as HANDLER_FAILURES
+from .support import logger_of, shorten
 from .types import UNSET, MessageId
 
 
@@ -174,7 +175,7 @@ class RpcError(Exception):
 
     Args:
         code: A 64-bit int; `error_band` returns who allocates it.
-        message: One sentence.
+        message: One sentence; None: the specification's, for a code of the specification (section 5.1).
         data: Any JSON value; UNSET if absent.
 
     Raises:
@@ -182,24 +183,29 @@ class RpcError(Exception):
         ValueError: The code is beyond 64 bits.
     """
 
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+    def __init__(self, code: int, message: str | None = None, data: Any = UNSET) -> None:
         plain_error_code(code)
+        if message is None:
+            message = RPC_MESSAGES.get(code)  # type: ignore[call-overload]
         if not isinstance(message, str):
             raise TypeError(f"message must be a str, not {type(message).__name__}")
         super().__init__(code, message, data)  # all of them, for pickling
         self.code = code
-        self.message = message
+        self.message: str = message
         self.data = data
+
+    @classmethod
+    def invalid_params(cls, message: str) -> Self:
+        """Return the error -32602.
+
+        Args:
+            message: Which parameter is invalid, and why.
+        """
+        return cls(ErrorCode.INVALID_PARAMS, message)
 
     # Without the data, which may be large or secret.
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
-
-
-# SystemExit, because a library that a handler calls may call `sys.exit`: a peer must not end the server that way.
-HANDLER_FAILURES: Final = (Exception, SystemExit)
-"""Exceptions of a handler that fail only its own message. KeyboardInterrupt and the cancellations of asyncio, anyio and
-trio propagate to the caller of the handler."""
 
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
@@ -260,8 +266,6 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
         method: The method of the message.
         id: The id of the message; None for a notification.
     """
-    from ._logs import logger_of  # `import jsonrpc_fast` must not load logging
-
     logger_of("handlers").error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
     return standard_error(ErrorCode.INTERNAL_ERROR)
 

@@ -22,12 +22,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import IO, Any, Final, Literal
 
-from .._logs import logger_of
 from ..errors import ConnectionLost
 from ..profile import ACP
-from ..transports.connection import Connection
-from ..transports.stdio.client import StdioClient
-from ..transports.stdio.server import StdioServer
+from ..support import logger_of
+from ..transports import Connection, StdioClient, StdioServer
 from .json import loads_or, to_bytes
 
 try:

@@ -55,10 +55,8 @@ from ..codec import (
 )
 from ..errors import ConnectionLost
 from ..profile import MCP_2025_11_25
-from ..transports.connection import Connection
-from ..transports.stdio.client import StdioClient
-from ..transports.stdio.server import StdioServer
-from ..transports.waiters import Waiters
+from ..support import Waiters
+from ..transports import Connection, StdioClient, StdioServer
 from ..types import UNSET
 from .installing import replace
 

@@ -11,16 +11,9 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from ..codec import Notification, ParseError, Request, Response, decode
 from ..errors import ConnectionLost
-from ..framing.frames import MAX_HEADER_BYTES
 from ..profile import LSP
-from ..session.ahead import Withdrawn, look_ahead
-from ..session.conventions import LspConvention
-from ..transports.channel import Events
-from ..transports.connection import Connection
-from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_reader, open_writer
-from ..transports.stdio.server import StdioServer
-from ..transports.stream.client import TcpClient
-from ..transports.stream.server import TcpServer
+from ..session import LspConvention, Withdrawn, look_ahead
+from ..transports import Connection, PipeChannel, StdioServer, StreamTransport, TcpClient, TcpServer
 
 PROFILE: Final = LSP.replace(name="pygls", null_companions=True)
 """The rules of `LSP`, relaxed as in pygls."""
@@ -82,29 +75,6 @@ class MessageWriter:
         await self._transport.close()
         if self._output is not None:
             self._output.close()
-
-
-class _Pipes(DescriptorChannel):
-    """A channel over copies of two descriptors."""
-
-    def __init__(self, input: int, output: int) -> None:
-        super().__init__()
-        # Copies, because the caller closes its own descriptors, and the channel closes these.
-        self._input, self._output = duplicate(input), duplicate(output)
-
-    @property
-    def name(self) -> str:
-        return "pipes"
-
-    async def open(self, events: Events) -> None:
-        self._events = events
-        self._reader = open_reader(self._input, events.received, self._write_failed)
-        self._writer = open_writer(self._output, events.drained, self._write_failed)
-
-    def abort(self) -> None:
-        self._reader.close()
-        self._writer.close()
-        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
 
 
 class Frames:
@@ -171,8 +141,8 @@ class Frames:
                 return text[at:]
         self._text = text[at:]
         if not self._skips_text:
-            if len(self._text) > MAX_HEADER_BYTES:
-                self._receive(self._text)  # a fault, which ends the stream
+            if len(self._text) > 8192:
+                self._receive(self._text)  # larger than the headers may be: a fault, which ends the stream
                 self._text = b""
         elif len(self._text) > _LINE_BYTES:
             self._log_skipped(self._text)
@@ -193,7 +163,7 @@ def stdio_server() -> Connection:
 
 def pipes(input: int, output: int) -> Connection:
     """Return a connection over two descriptors."""
-    return Connection(_Pipes(input, output), **_OPTIONS)
+    return Connection(PipeChannel(input, output), **_OPTIONS)
 
 
 def server(kind: str, serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
@@ -243,7 +213,7 @@ async def attach(
 
     if not transport.channel.carries_texts:
         # Over TCP text between frames may be a request from a browser.
-        skips_text = isinstance(transport.channel, DescriptorChannel)
+        skips_text = not isinstance(transport, StreamTransport)
         received: Any = Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message

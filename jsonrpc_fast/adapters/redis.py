@@ -24,16 +24,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from .._checks import check_count, check_seconds
-from .._logs import logger_of
 from ..errors import ConnectionLost, EventsLost, StateError
+from ..support import check_count, check_seconds, logger_of
 
 try:
     from redis.asyncio import Redis
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import RedisError, ResponseError
 
-    from ..mcp.http.event_store import parse_event_id, session_of
+    from ..mcp.http import parse_event_id
 except ImportError as _missing:
     raise ImportError(
         'this adapter needs the extras `mcp` and `redis`: pip install "jsonrpc_fast[mcp,redis]"'
@@ -169,7 +168,7 @@ class RedisEventStore:
 
     async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
         stream, number = parse_event_id(event_id)
-        with self._watching(self._key(stream), self._key(session_of(stream))) as changed:
+        with self._watching(self._key(stream), self._key(stream.partition("/")[0])) as changed:
             read_until = time.monotonic() + self._lease_seconds
             while True:
                 # Cleared before the read: an event that is published during the read sets it again, and none is missed.
@@ -200,7 +199,7 @@ class RedisEventStore:
         # streams expire.
         milliseconds = max(self._max_age_ms, 2 * self._lease_ms)
         commands: list[_Command] = [("SET", key, b"", "PX", milliseconds), ("PUBLISH", key, b"")]
-        for stream in [stream for stream in self._writing if session_of(stream) == session]:
+        for stream in [stream for stream in self._writing if stream.partition("/")[0] == session]:
             self._writing[stream].is_broken = True
             commands.append(("DEL", self._key(stream)))
         with contextlib.suppress(ConnectionLost):
@@ -364,7 +363,7 @@ class RedisEventStore:
         # Read the event with that number, too: if neither it nor the next one exists, events may be missing.
         read = "XRANGE", self._key(stream), f"{number}-0", "+", "COUNT", count
         # The key of the session is the mark that `forget` leaves.
-        events, is_forgotten = await self._execute(read, ("EXISTS", self._key(session_of(stream))))
+        events, is_forgotten = await self._execute(read, ("EXISTS", self._key(stream.partition("/")[0])))
         if isinstance(events, Exception):
             raise EventsLost("Redis does not have the stream") from events
         if is_forgotten or not events:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .._checks import check_type
 from ..codec import Raw
 from ..errors import RpcError
 from ..http.batching import Batching
 from ..http.client import AsyncHttpClient
+from ..support import check_type
 from ..types import UNSET
 from .web3 import encode
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .._checks import HEADER_NAME, HEADER_VALUE
 from ..codec import Raw
+from ..support import is_header_name, is_header_value
 from .output import escape
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -45,7 +45,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
         if missing:
             raise ValueError(f"the environment has no variable {missing[0]}")
         value = _VARIABLE.sub(lambda found: environment[found[1]], value).strip(" \t")
-        if not (colon and re.fullmatch(HEADER_NAME, name) and re.fullmatch(HEADER_VALUE, value)):
+        if not (colon and is_header_name(name) and is_header_value(value)):
             raise ValueError("a header must be NAME: VALUE")
         headers[name] = value
     return headers

@@ -80,10 +80,8 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
     """Print the package's warnings on stderr as messages of a command; with `debug`, everything it logs."""
     import logging
 
-    from .._logs import NAME
-
     # Only on the package's logger: the libraries below keep their own settings.
-    logger = logging.getLogger(NAME)
+    logger = logging.getLogger("jsonrpc_fast")
     handler = logging.StreamHandler()
     if debug:
         handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(name)s: %(message)s", "%H:%M:%S"))

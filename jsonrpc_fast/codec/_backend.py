@@ -15,12 +15,14 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..profile import lower_default_limits
-from ._json import is_set
+from ._json import ORJSON_FAULT, ORJSON_VERSION, is_set
 from ._sources import checksum
 
 __all__ = [
     "BACKEND",
     "CORE_FAULT",
+    "ORJSON_FAULT",
+    "ORJSON_VERSION",
     "TRICKS",
     "Decoder",
     "Error",
@@ -36,6 +38,8 @@ __all__ = [
     "classify",
     "decode",
     "decode_dict",
+    "decoded",
+    "dumps",
     "encode",
     "encode_dict",
     "encode_error",

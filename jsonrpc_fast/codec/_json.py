@@ -105,7 +105,16 @@ def check_option(option: int) -> None:
 
 
 def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
-    """Return `value` as JSON on one line. Raises EncodeError. `option` is checked already."""
+    """Return a value as JSON on one line, with the checks of the encoders.
+
+    Args:
+        value: Any value that the encoders write.
+        default: As in `encode`.
+        option: As in `encode`, but not checked.
+
+    Raises:
+        EncodeError: The value cannot be written as JSON.
+    """
     check_depth(value, option)
     return dumps_bounded(value, default, option)
 

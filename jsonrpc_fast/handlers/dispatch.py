@@ -137,8 +137,12 @@ class Dispatch:
         self._is_plain = is_plain(profile) and default is None and not option
         self._encoders = Encoders(profile)
 
-    def continuing(self, carrier: dict[str, str]) -> Dispatch:
-        """Return the dispatcher for messages whose trace context is outside the message, for example in headers."""
+    def continuing(self, members: object) -> Dispatch:
+        """Return the dispatcher for messages whose trace context is outside the message, for example in headers.
+
+        Args:
+            members: A mapping that may have the members of the trace context, among others; None: without any.
+        """
         return self
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
@@ -392,15 +396,24 @@ class Dispatch:
         return response_to_error(error, item.method, item.id, encode, self._report)[0]
 
     def failed(self, data: Any, error: BaseException) -> bytes:
-        """Return the error response for a request whose handler raised CancelledError without being cancelled.
+        """Return the error responses for the requests of a message that is not served; b"" if it has none.
+
+        Args:
+            data: A JSON text.
+            error: An RpcError; or, for a single request, another exception: a CancelledError that its handler raised
+                without being cancelled.
 
         Raises:
-            RuntimeError: The message is a batch, so it is unknown which function raised the exception.
+            RuntimeError: The message is a batch, so it is unknown which function raised the other exception.
         """
         received = self._decode(data)
-        if isinstance(received, list):
+        if isinstance(received, (Request, Notification)):
+            return self._fail(received, error, self._delimited)
+        if not isinstance(received, list):
+            return b""
+        if not isinstance(error, RpcError):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
-        return self._fail(received, error, self._delimited)
+        return self._join([self._fail(item, error, False) for item in received if isinstance(item, Request)])
 
     def _refuse_late(self, item: Any, is_line: bool) -> bytes:
         """Return the response to an item whose deadline has passed."""
@@ -434,8 +447,8 @@ class DispatchByForm(Dispatch):
     def _for(self, data: Any) -> Dispatch:
         return self._plain if isinstance(data, TEXTS) and has_jsonrpc(data) else self._own
 
-    def continuing(self, carrier: dict[str, str]) -> Dispatch:
-        return DispatchByForm(self._own.continuing(carrier), self._plain.continuing(carrier))
+    def continuing(self, members: object) -> Dispatch:
+        return DispatchByForm(self._own.continuing(members), self._plain.continuing(members))
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
         return self._for(data).serve(data, context, peer)

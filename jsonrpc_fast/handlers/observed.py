@@ -64,12 +64,12 @@ class ObservedDispatch(Dispatch):
         # lives only while its message is served, so no other object gets that identity meanwhile.
         self._reports: dict[int, _Report] = {}
 
-    def continuing(self, carrier: dict[str, str]) -> Dispatch:
+    def continuing(self, members: object) -> Dispatch:
         if self._hooks.request_received is None:
             return self
         # A shallow copy: both share the reports, and only the carrier differs.
         found = copy(self)
-        found._carrier = carrier
+        found._carrier = trace_in(members)
         return found
 
     def start(

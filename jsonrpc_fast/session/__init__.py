@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._lazy import loader
 from ..handlers import Handler, Handlers
 from ..hooks import (
     CallPreparedHook,
@@ -21,7 +20,9 @@ from ..hooks import (
     RequestServedHook,
     RequestStartedHook,
 )
+from ..support import loader
 from ..types import TIMEOUT_SECONDS
+from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget
 from .calls import Call
 from .context import SessionContext
@@ -40,7 +41,7 @@ from .engine import Engine
 from .options import SessionOptions
 from .requests import Destination, InboundRequest
 from .room import Bounds, SessionGroup
-from .running import Run
+from .running import Run, detached, waiting
 from .session import Session, broadcast, serving
 from .streams import Stream
 
@@ -99,8 +100,12 @@ __all__ = [
     "Stream",
     "Subscription",
     "Subscriptions",
+    "Withdrawn",
     "blocking",
     "blocking_form",
     "broadcast",
+    "detached",
+    "look_ahead",
     "serving",
+    "waiting",
 ]

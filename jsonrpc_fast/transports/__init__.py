@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._lazy import loader
-from .channel import Channel, Events
+from ..support import loader
+from .channel import Channel, Events, QueuedChannel
 from .connection import Connection
-from .protocol import Received, Sendable, Transport
+from .protocol import MessageOptions, Received, Sendable, Transport, TransportOptions
 
 if TYPE_CHECKING:
     from .memory import MemoryTransport, memory_pair
-    from .stdio import StdioClient, StdioServer, run_stdio
+    from .stdio import PipeChannel, StdioClient, StdioServer, run_stdio
     from .stream import (
         PeerCredentials,
         StreamServer,
@@ -27,7 +27,7 @@ else:
         __name__,
         {
             "memory": ("MemoryTransport", "memory_pair"),
-            "stdio": ("StdioClient", "StdioServer", "run_stdio"),
+            "stdio": ("PipeChannel", "StdioClient", "StdioServer", "run_stdio"),
             "stream": (
                 "PeerCredentials",
                 "StreamServer",
@@ -46,7 +46,10 @@ __all__ = [
     "Connection",
     "Events",
     "MemoryTransport",
+    "MessageOptions",
     "PeerCredentials",
+    "PipeChannel",
+    "QueuedChannel",
     "Received",
     "Sendable",
     "StdioClient",
@@ -56,6 +59,7 @@ __all__ = [
     "TcpClient",
     "TcpServer",
     "Transport",
+    "TransportOptions",
     "UnixClient",
     "UnixServer",
     "inherited_sockets",

@@ -27,6 +27,7 @@ LAYERS = {
     "_pointers": 1,
     "_parts": 1,
     "_version": 1,
+    "support": 1,
     "types": 1,
     "codes": 1,
     "errors": 1,
@@ -52,11 +53,13 @@ LAYERS = {
 BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "testing", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = (
-    "_checks",
     "types",
+    "support",
+    "_checks",
     "_logs",
     "_repr",
     "_pointers",
+    "_lazy",
     "_parts",
     "codes",
     "errors",
@@ -66,6 +69,7 @@ VOCABULARY = (
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "_parts",
+    "support",
     "handlers.failures",
     "handlers.deadlines",
     "handlers.executors",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -19,14 +19,14 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from ..._checks import check_header_names, check_seconds, check_type
 from ...codec import Params
-from ...codec._json import Default
 from ...errors import CallTimeout, ConnectionLost
 from ...hooks import Hooks, exchange
 from ...http.exchanges import ExchangeClient, ReadResponse
 from ...profile import JSONRPC, Profile
-from ...types import TIMEOUT_SECONDS, UNSET
+from ...session import TIMEOUT_SECONDS
+from ...support import check_headers, check_seconds, check_type
+from ...types import UNSET
 from .connection import check_subject
 from .inbox import inbox_of
 from .service import REPLY_HEADER
@@ -71,7 +71,7 @@ class ServiceClient(ExchangeClient):
         headers: Mapping[str, str] | None = None,
         profile: Profile = JSONRPC,
         raw: bool = False,
-        default: Default = None,
+        default: Callable[[Any], Any] | None = None,
         option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
@@ -175,7 +175,7 @@ class ServiceClient(ExchangeClient):
 
 
 def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
-    check_header_names(headers)  # nats-py refuses a wrong name too late, with an exception of its own
+    check_headers(headers, any_values=True)  # nats-py refuses a wrong name too late, with an exception of its own
     found = dict(headers or {})
     # The service would send the response to the subject in the header, and the call would time out.
     if any(name.lower() == REPLY_HEADER.lower() for name in found):

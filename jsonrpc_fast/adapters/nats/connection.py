@@ -10,7 +10,7 @@ from typing import Final
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from ..._checks import check_type
+from ...support import check_type
 
 MAX_SUBJECT_BYTES: Final = 1024
 """The maximum size of a subject. The broker ends a connection that publishes to one of about 4 KB."""

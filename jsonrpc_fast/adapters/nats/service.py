@@ -19,16 +19,14 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from ..._checks import check_count, check_seconds, check_type
-from ..._logs import logger_of
-from ...codec import Error, ParseError, Request, Response, decode, encode
-from ...codec._json import Default
-from ...codec.encoders import profile_for
+from ...codec import ParseError, encode_error
 from ...codes import ErrorCode, SessionErrorCode
+from ...errors import RpcError
 from ...handlers import Handlers
-from ...hooks import FoundHooks, Hooks, Outcome, trace_in
+from ...hooks import FoundHooks, Hooks, Outcome
 from ...profile import JSONRPC, Profile
-from ...types import CANCEL_SECONDS, MessageId
+from ...support import check_count, check_seconds, check_type, logger_of
+from ...types import MessageId
 from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
@@ -109,7 +107,7 @@ class Service:
         max_waiting: int = 4096,
         profile: Profile = JSONRPC,
         raw: bool = False,
-        default: Default = None,
+        default: Callable[[Any], Any] | None = None,
         option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
@@ -138,7 +136,6 @@ class Service:
         self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = max_waiting
-        self._profile = profile
         self._subscription: Any = None
         self._watching: asyncio.Task[None] | None = None
         self._waiting: deque[Msg] = deque()
@@ -278,7 +275,7 @@ class Service:
             for task in self._tasks:
                 task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
+            await asyncio.wait(self._tasks, timeout=5.0)
         if self._connection.is_connected:
             with contextlib.suppress(NatsError):
                 await self._connection.flush(broker_seconds)
@@ -328,7 +325,7 @@ class Service:
             return
         outcomes: list[bool] = []
         _served.set(outcomes)
-        dispatch = self._dispatch.continuing(trace_in(message.headers))
+        dispatch = self._dispatch.continuing(message.headers)
         response = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
         if not isinstance(response, bytes):
             response = await response
@@ -366,12 +363,10 @@ class Service:
 
     def _refusal(self, data: bytes, code: int, text: str) -> bytes:
         """Return the error responses that refuse all requests of a message."""
-        profile = profile_for(data, self._profile)
-        error = Error(code, text)
-        response = encode(_refusals(decode(data, profile), error), profile, delimited=False)
+        response = self._dispatch.failed(data, RpcError(code, text))
         if len(response) <= self._connection.max_payload:
             return response
-        return encode(Response(None, error=error), profile, delimited=False)
+        return encode_error(None, code, text, delimited=False)  # only the responses to a batch can be so large
 
     async def _respond(self, message: Msg, response: bytes) -> None:
         """Publish a response to the subject that the sender chose.
@@ -430,10 +425,3 @@ def consumer_name(queue: str, subject: str) -> str:
     """
     digest = sha256(f"{queue} {subject}".encode()).hexdigest()[:_DIGEST_DIGITS]
     return f"{re.sub(_NOT_IN_NAMES, '_', f'{queue}-{subject}')[:_MAX_READABLE]}-{digest}"
-
-
-def _refusals(received: Any, error: Error) -> Any:
-    """Return an error response to every request among decoded messages; an empty list for none."""
-    items = received if isinstance(received, list) else [received]
-    refusals = [Response(item.id, error=error) for item in items if isinstance(item, Request)]
-    return refusals if isinstance(received, list) or not refusals else refusals[0]

@@ -13,12 +13,9 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
-from ..._checks import check_count, check_type
 from ...errors import ConnectionLost
-from ...handlers.failures import on_failure
-from ...transports.channel import Events, QueuedChannel
-from ...transports.connection import Connection
-from ...transports.protocol import MessageOptions
+from ...support import check_count, check_type, on_failure
+from ...transports import Connection, Events, MessageOptions, QueuedChannel
 from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
 

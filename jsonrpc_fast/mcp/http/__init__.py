@@ -29,6 +29,6 @@ Needs the extra `mcp`; the client also needs `http`, and serving with uvicorn ne
 from __future__ import annotations
 
 from ..applications import EventStore
-from .event_store import MemoryEventStore
+from .event_store import MemoryEventStore, parse_event_id
 
-__all__ = ["EventStore", "MemoryEventStore"]
+__all__ = ["EventStore", "MemoryEventStore", "parse_event_id"]

@@ -15,17 +15,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..._checks import HEADER_NAME, HEADER_VALUE
-from ..._repr import shorten
 from ...codec import Notification, Request, Response
 from ...codes import McpErrorCode
 from ...errors import InvalidResponse, RpcError, invalid_params
 from ...http.requests import SINGLE_HEADERS, WHITESPACE, Admitted
+from ...support import is_header_name, is_header_value
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
     HEADER_KEY,
@@ -97,7 +97,7 @@ def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
 def encode_value(value: str | int | bool) -> str:
     """Return a value as text for a header: unchanged if that is safe, otherwise in Base64 between markers."""
     text = value if isinstance(value, str) else str(value).lower()
-    if re.fullmatch(HEADER_VALUE, text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
+    if is_header_value(text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
     return f"{_BASE64}{base64.b64encode(text.encode()).decode()}{_BASE64_END}"
 
@@ -111,7 +111,7 @@ def decode_value(text: str) -> str:
     # Most names pass without the regular expression.
     if text.isascii() and text.isidentifier():
         return text
-    if not re.fullmatch(HEADER_VALUE, text):
+    if not is_header_value(text):
         raise ValueError("the header has forbidden characters")
     if not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
@@ -138,7 +138,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
         if HEADER_KEY not in part:
             continue
         name = part[HEADER_KEY]
-        if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
+        if not isinstance(name, str) or not is_header_name(name):
             raise ValueError(f"{HEADER_KEY} must be the name of a header")
         # An argument below `items` or `oneOf` has no single place in the call.
         if not path:
@@ -338,7 +338,7 @@ class RequestHeaders:
             try:
                 headers = parameter_headers(tool.get("inputSchema")) if isinstance(name, str) else {}
             except ValueError as fault:
-                report(InvalidResponse(f"the tool {shorten(name)} is left out: {fault}"))
+                report(InvalidResponse(f"the tool {reprlib.repr(name)} is left out: {fault}"))
                 continue
             kept.append(tool)
             if isinstance(name, str):

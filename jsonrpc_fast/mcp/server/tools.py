@@ -19,8 +19,8 @@ from typing import Any, Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..._pointers import child_of, index_of, parts_of
 from ...handlers.json_values import json_of
+from ...support import child_of, pointer_parts
 from ..protocol.contents import text_content
 from ..protocol.definitions import Tool
 from ..protocol.faults import SchemaFault
@@ -91,7 +91,7 @@ class CheckedTool:
             before = read
             # Only at a fault: a string that the schema accepts stays a string.
             for path in {fault.path for fault in faults}:
-                read = _with_text_read(read, parts_of(path))
+                read = _with_text_read(read, pointer_parts(path))
             if read is before or not (faults := self._input.faults(read)):
                 break
         if not faults:
@@ -199,7 +199,7 @@ def _with_structured(result: dict[str, Any], structured: Any, revision: Revision
 
 def _is_in_text(value: Any, path: str) -> bool:
     """Return whether a JSON pointer leads into a string of a value: to a part of the JSON that it holds."""
-    for part in parts_of(path):
+    for part in pointer_parts(path):
         if isinstance(value, str):
             return True
         value = child_of(value, part)
@@ -211,13 +211,14 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
     if not path:
         return json_of(value) if isinstance(value, str) else value
     name, rest = path[0], path[1:]
-    if isinstance(value, dict) and name in value:
-        read = _with_text_read(value[name], rest)
-        return value if read is value[name] else {**value, name: read}
-    if isinstance(value, list) and 0 <= (index := index_of(name)) < len(value):
-        read = _with_text_read(value[index], rest)
-        return value if read is value[index] else [*value[:index], read, *value[index + 1 :]]
-    return value
+    inner = child_of(value, name)
+    read = _with_text_read(inner, rest)
+    if read is inner:
+        return value
+    if isinstance(value, dict):
+        return {**value, name: read}
+    index = int(name)
+    return [*value[:index], read, *value[index + 1 :]]
 
 
 def error_result(text: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .client import StdioClient
+from .descriptors import PipeChannel
 from .main import run_stdio
 from .server import StdioServer
 
-__all__ = ["StdioClient", "StdioServer", "run_stdio"]
+__all__ = ["PipeChannel", "StdioClient", "StdioServer", "run_stdio"]

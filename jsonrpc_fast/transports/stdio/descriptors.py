@@ -226,6 +226,34 @@ class DescriptorChannel(Channel):
         self.abort()
 
 
+class PipeChannel(DescriptorChannel):
+    """A channel over two descriptors of pipes, sockets or terminals.
+
+    Args:
+        input: The descriptor to read from.
+        output: The descriptor to write to.
+    """
+
+    def __init__(self, input: int, output: int) -> None:
+        super().__init__()
+        # Copies, because the caller closes its own descriptors, and the channel closes these.
+        self._input, self._output = duplicate(input), duplicate(output)
+
+    @property
+    def name(self) -> str:
+        return "pipes"
+
+    async def open(self, events: Events) -> None:
+        self._events = events
+        self._reader = open_reader(self._input, events.received, self._write_failed)
+        self._writer = open_writer(self._output, events.drained, self._write_failed)
+
+    def abort(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
+
+
 class ReadyReader(Reader):
     """A `Reader` that the loop calls when there is something to read."""
 
