@@ -472,44 +472,33 @@ class Client:
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        ttl_ms: int | None = None,
         timeout: float | Unset | None = UNSET,
     ) -> ClientTask:
-        """Call a tool as a task, whose result is available later.
+        """Call a tool as a task of 2026-07-28, whose result is available later.
 
             task = await client.start_task("compute", {"steps": 1000})
             result = await task.result()
 
-        In 2026-07-28 the client must declare the extension: `connect(…, capabilities=ClientCapabilities(extensions=
+        The client must declare the extension: `connect(…, capabilities=ClientCapabilities(extensions=
         {"io.modelcontextprotocol/tasks": {}}))`. The server then decides whether the call is a task.
 
         Args:
             name: The name of the tool.
             arguments: The arguments by name.
-            ttl_ms: How long the server keeps the task, in milliseconds (2025-11-25).
             timeout: Seconds until the task is created.
 
         Raises:
             StateError: The server has no tasks, or the client does not declare the extension.
-            TypeError, ValueError: `ttl_ms` is not an int, or less than 1.
         """
-        check_count("ttl_ms", ttl_ms, 1)
-        is_modern = self.server.revision.is_modern
-        needed = TASKS_CAPABILITY if is_modern else "tasks.requests.tools.call"
-        if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):
+        if not self.server.capabilities.supports(TASKS_CAPABILITY) or not self._declares_extensions:
             raise StateError("the server does not run tools as tasks, or the client does not declare the extension")
-        params = _named_params(name, arguments)
-        # In 2026-07-28 only the server decides whether a call is a task.
-        if not is_modern:
-            params["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
         schema = self._output_schema(name)
-        result = await self.call("tools/call", params, timeout=timeout)
+        result = await self.call("tools/call", _named_params(name, arguments), timeout=timeout)
         check = partial(checked_tool_result, schema)
-        is_task = not is_modern or result.get("resultType") == "task"
-        task = (result if is_task else {}) if is_modern else result.get("task")
-        if not isinstance(task, dict):
-            raise invalid_result("tools/call", "/task must be an object")
-        return ClientTask(self.call, self.session.inputs, is_modern, task, None if is_task else check(result), check)
+        is_task = result.get("resultType") == "task"
+        return ClientTask(
+            self.call, self.session.inputs, result if is_task else {}, None if is_task else check(result), check
+        )
 
     async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> dict[str, Any]:
         """Return a resource with its `contents`, each with a `text` or a `blob` in base64.

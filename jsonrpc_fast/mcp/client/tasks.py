@@ -1,11 +1,7 @@
-"""A task on a server: a tool call that continues after its response.
+"""A task on a server: a tool call that continues after its response (2026-07-28).
 
-Rules:
-  - Up to 2025-11-25, `tasks/result` waits for the result, and the client's handlers serve the requests of the task.
-  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests. It sends the requested
-    input with `tasks/update`, once for each request.
-
-Sources: specification 2025-11-25 "Tasks"; SEP-2663, extension `io.modelcontextprotocol/tasks`.
+The client polls with `tasks/get`, as often as the server suggests. It sends the requested input with `tasks/update`,
+once for each request. Source: SEP-2663, extension `io.modelcontextprotocol/tasks`.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from ...errors import CallTimeout, RpcError, StateError
 from ...types import UNSET, Unset
@@ -25,11 +21,6 @@ CallMethod = Callable[..., Awaitable[dict[str, Any]]]
 """Sends a request: `Client.call`."""
 InputsFor = Callable[[str, dict[str, Any], int], Awaitable[dict[str, Any]]]
 """Returns the responses to requests for input: `ClientSession.inputs`."""
-
-POLL_SECONDS: Final = 1.0
-"""The interval between polls of a task, unless the server suggests one."""
-_MIN_POLL_SECONDS: Final = 0.02
-_MAX_POLL_SECONDS: Final = 60.0
 
 
 @dataclass(eq=False, repr=False)
@@ -43,7 +34,6 @@ class ClientTask:
 
     _call: CallMethod
     _inputs: InputsFor
-    _is_modern: bool
     last: dict[str, Any]
     _result: dict[str, Any] | None
     _check: Callable[[dict[str, Any]], dict[str, Any]]
@@ -87,13 +77,9 @@ class ClientTask:
             RpcError: The tool call failed, or the task was cancelled (-32600).
         """
         if self._result is None:
-            if self._is_modern:
-                # By default there is no limit: a call is a task because it may take longer than a request.
-                deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
-                self._result = self._check(await self._poll(deadline))
-            else:
-                found = await self._call("tasks/result", {"taskId": self._known_id()}, timeout=timeout)
-                self._result = self._check(found)
+            # By default there is no limit: a call is a task because it may take longer than a request.
+            deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
+            self._result = self._check(await self._poll(deadline))
         return self._result
 
     async def _poll(self, deadline: float) -> dict[str, Any]:
@@ -108,9 +94,9 @@ class ClientTask:
             if task.get("status") == "input_required" and await self._send_input(task):
                 continue
             suggested = task.get("pollIntervalMs")
-            pause = suggested / 1000 if isinstance(suggested, (int, float)) else POLL_SECONDS
-            # A server cannot make the client poll without a pause, nor sleep past the deadline.
-            await asyncio.sleep(min(max(pause, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS, max(seconds, 0)))
+            pause = suggested / 1000 if isinstance(suggested, (int, float)) else 1.0
+            # A server cannot make the client poll without a pause, nor sleep for longer than a minute.
+            await asyncio.sleep(min(max(pause, 0.02), 60.0, max(seconds, 0)))
         if task["status"] == "completed":
             result = task.get("result")
             if not isinstance(result, dict):

@@ -91,53 +91,6 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
         return value
 
 
-class SamplingTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The sampling requests that a client can run as tasks."""
-
-    create_message: EmptyObject | UnsetType = UNSET
-
-
-class ElicitationTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The elicitation requests that a client can run as tasks."""
-
-    create: EmptyObject | UnsetType = UNSET
-
-
-class ToolTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The tool requests that a server can run as tasks."""
-
-    call: EmptyObject | UnsetType = UNSET
-
-
-class ClientTaskRequests(Record, frozen=True, kw_only=True, eq=False):
-    """The requests that a client can run as tasks."""
-
-    sampling: SamplingTasks | UnsetType = UNSET
-    elicitation: ElicitationTasks | UnsetType = UNSET
-
-
-class ServerTaskRequests(Record, frozen=True, kw_only=True, eq=False):
-    """The requests that a server can run as tasks."""
-
-    tools: ToolTasks | UnsetType = UNSET
-
-
-class ClientTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The client can run requests as tasks (only in 2025-11-25; later an extension)."""
-
-    list: EmptyObject | UnsetType = UNSET
-    cancel: EmptyObject | UnsetType = UNSET
-    requests: ClientTaskRequests | UnsetType = UNSET
-
-
-class ServerTasks(Record, frozen=True, kw_only=True, eq=False):
-    """The server can run requests as tasks (only in 2025-11-25; later an extension)."""
-
-    list: EmptyObject | UnsetType = UNSET
-    cancel: EmptyObject | UnsetType = UNSET
-    requests: ServerTaskRequests | UnsetType = UNSET
-
-
 class Capabilities(Record, frozen=True, kw_only=True, eq=False):
     """The capabilities of one side."""
 
@@ -173,7 +126,7 @@ class ClientCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
     roots: Roots | UnsetType = UNSET
     sampling: Sampling | UnsetType = UNSET
     elicitation: Elicitation | UnsetType = UNSET
-    tasks: ClientTasks | UnsetType = UNSET
+    tasks: dict[str, Any] | UnsetType = UNSET
     extensions: dict[str, dict[str, Any]] | UnsetType = UNSET
 
 
@@ -189,7 +142,7 @@ class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
     prompts: ListChanged | UnsetType = UNSET
     resources: Resources | UnsetType = UNSET
     tools: ListChanged | UnsetType = UNSET
-    tasks: ServerTasks | UnsetType = UNSET
+    tasks: dict[str, Any] | UnsetType = UNSET
     extensions: dict[str, dict[str, Any]] | UnsetType = UNSET
 
 

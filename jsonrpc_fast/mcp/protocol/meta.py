@@ -19,7 +19,6 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 REQUEST_KEYS: Final = frozenset({PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY})
 """The members of `_meta` in which a client of 2026-07-28 describes itself in each request."""
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
-RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 HEADER_KEY: Final = "x-mcp-header"

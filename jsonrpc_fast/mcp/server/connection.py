@@ -26,7 +26,6 @@ from ...session import SessionOptions
 from ...session.context import SessionContext
 from ...session.running import Run
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import UNSET, Unset
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import (
     LIST_CHANGES,
@@ -51,8 +50,8 @@ from .tasks import Task
 if TYPE_CHECKING:
     from ...validator import JsonRpcValidator, Report
 
-_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
-"""Methods that may wait for providers (the lists), for the end of a subscription or for a task (its result)."""
+_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD})
+"""Methods that may wait for providers (the lists), or for the end of a subscription."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end the task itself
 
@@ -89,10 +88,6 @@ class ServerConnection(FrontSession):
         self._must_validate = not is_strict_enough(transport, profile)
         self._has_state = False
         self._subscribes = capabilities.supports("resources.subscribe")
-
-    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        self._methods.tasks.end_session(self)
-        await super().close(grace_seconds)
 
     def _own_method(self, name: str) -> Method | None:
         """Return a method that belongs to the connection, not to the functions of the server."""

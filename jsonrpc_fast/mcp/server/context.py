@@ -132,7 +132,7 @@ class Context:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The params as the client sent them, including `_meta`, `task`, `inputResponses` and `requestState`.
+        """The params as the client sent them, including `_meta`, `inputResponses` and `requestState`.
 
         They are not checked, with one exception: in 2026-07-28, `inputResponses`, if present, is an object of objects,
         and `requestState`, if present, was issued by this server for this request.
@@ -274,7 +274,7 @@ class Context:
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
         if self._task is not None:
-            return await self._task.ask(method, params, timeout, key)
+            return await self._task.ask(method, params, key)
         if self.revision.is_modern:
             return await open_inputs(self).call(method, params, key)
         return await self._client.ask_client(method, params, timeout, self.destination)
@@ -505,7 +505,7 @@ class Context:
         return exchange is not None and exchange.close_stream()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants this level. The tasks of 2026-07-28 send none.
+        """Send a log message to the client, if it wants this level. Tasks send none.
 
         Args:
             level: One of `LOG_LEVELS`, from "debug" to "emergency".
@@ -515,7 +515,7 @@ class Context:
         Raises:
             ValueError: The level is unknown.
         """
-        if self._task is None or not self._task.is_modern:
+        if self._task is None:
             self._client.log(level, data, logger, self._rules, self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:

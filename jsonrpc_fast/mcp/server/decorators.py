@@ -197,10 +197,9 @@ class Decorators(Registry):
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
                 nevertheless, so that clients can request the scopes. Other transports have no tokens, so anyone may
                 call it there.
-            task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
-                if the client knows tasks; "required": a client that does not gets an error.
-            task_start: When a task of 2026-07-28 starts: "call": at once; "function": when the function calls
-                `Context.start_task`. Up to 2025-11-25 it starts at once.
+            task_support: Whether calls run as tasks of 2026-07-28, whose results the client fetches later: "forbidden";
+                "optional": if the client knows tasks; "required": a client that does not gets an error.
+            task_start: When a task starts: "call": at once; "function": when the function calls `Context.start_task`.
 
         Returns:
             The function, or a decorator.
@@ -237,7 +236,6 @@ class Decorators(Registry):
                 ),
                 output_schema=_or_unset(output_schema) if output is None else self._shown_schema(output.schema),
                 annotations=_or_unset(annotations),
-                execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
                 **_common_members(serving, name, title, description, icons, meta),
             )
             is_strict = self._strict if strict is None else strict

@@ -178,7 +178,7 @@ class Methods:
         if method in registry.methods:
             return partial(call_method, registry.methods[method]), True
         if registry.has_tasks and method in TASK_METHODS:
-            return partial(self.tasks.serve, method), method == "tasks/result"
+            return partial(self.tasks.serve, method), False
         capability, function = self._methods.get(method, ("", None))
         if function is None or capability not in declared:
             raise method_not_found()
@@ -268,7 +268,7 @@ class Methods:
             result: dict[str, Any] = await _awaited(self._run_tool(tool, params, context))
             return result
 
-        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
+        if tool.task_support == "forbidden":
             return await run()
         return await self.tasks.serve_call(tool.task_support, tool.task_start, context, run)
 

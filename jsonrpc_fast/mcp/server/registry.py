@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -18,9 +18,6 @@ from ..protocol.capabilities import (
     ListChanged,
     Resources,
     ServerCapabilities,
-    ServerTaskRequests,
-    ServerTasks,
-    ToolTasks,
 )
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import LIST_METHODS, TASKS_EXTENSION, FeatureKind
@@ -36,10 +33,6 @@ D = TypeVar("D", bound=Definition)
 
 ShownErrors = bool | tuple[type[Exception], ...]
 """The exceptions whose texts a tool shows to the client: none, all, or these classes."""
-
-_TASKS: Final = ServerTasks(
-    list=EmptyObject(), cancel=EmptyObject(), requests=ServerTaskRequests(tools=ToolTasks(call=EmptyObject()))
-)
 
 Completer = Sequence[str] | Callable[[str, Mapping[str, str]], "Sequence[str] | Awaitable[Sequence[str]]"]
 """The possible values of an argument, or a function that returns them: takes the typed text and the other arguments."""
@@ -157,7 +150,6 @@ class Registry:
             resources=Resources(subscribe=True, list_changed=True) if resources else UNSET,
             tools=ListChanged(list_changed=True) if self.tools or "tools" in provided else UNSET,
             completions=EmptyObject() if prompts or self.resource_templates or "resources" in provided else UNSET,
-            tasks=_TASKS if self.has_tasks else UNSET,
             extensions={TASKS_EXTENSION: {}} if self.has_tasks else UNSET,
         )
 

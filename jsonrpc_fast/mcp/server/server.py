@@ -98,10 +98,7 @@ class ServerProvider(Provider):
         params: dict[str, Any] = {}
         # The inner server may have its own page size.
         while (page := await self._serve(method, params, context)) is not None:
-            for item in page[LIST_METHODS[method].member]:
-                # The tasks of the inner server are not served through the outer one.
-                members = {name: value for name, value in item.items() if name != "execution"}
-                items.append(LIST_METHODS[method].type.from_dict(members))
+            items += [LIST_METHODS[method].type.from_dict(item) for item in page[LIST_METHODS[method].member]]
             if "nextCursor" not in page:
                 break
             params = {"cursor": page["nextCursor"]}
@@ -348,9 +345,8 @@ class Server(Decorators, Served):
             connection.log(level, data, logger)
 
     def _task_changed(self, task: Task) -> None:
-        if task.is_modern:
-            for connection in self.connections:
-                connection.task_changed(task)
+        for connection in self.connections:
+            connection.task_changed(task)
 
     def _changed(self, kind: FeatureKind) -> None:
         self.changes: int = self.changes + 1

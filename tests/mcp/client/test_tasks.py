@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 from jsonrpc_fast.transports import memory_pair
 
-BOTH = pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
 FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 
 
@@ -26,7 +25,9 @@ def answer(params: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(mode: str, extensions: bool = True) -> AsyncIterator[tuple[Client, Server, asyncio.Event]]:
+async def connected(
+    mode: str = "2026-07-28", extensions: bool = True
+) -> AsyncIterator[tuple[Client, Server, asyncio.Event]]:
     """Yield a client, its server, and the event that the tool "wait" waits for."""
     gate = asyncio.Event()
     server = Server("tasks", "1", tasks=TaskStore(poll_interval_ms=20))
@@ -64,9 +65,8 @@ async def connected(mode: str, extensions: bool = True) -> AsyncIterator[tuple[C
 
 
 @pytest.mark.virtual_time
-@BOTH
-async def test_the_result_of_a_task(mode: str) -> None:
-    async with connected(mode) as (client, _, gate):
+async def test_the_result_of_a_task() -> None:
+    async with connected() as (client, _, gate):
         task = await client.start_task("wait")
         assert task.status == "working"
         assert (await task.get())["taskId"] == task.id
@@ -80,16 +80,14 @@ async def test_the_result_of_a_task(mode: str) -> None:
         assert (await task.get())["status"] == task.status == "completed"
 
 
-@BOTH
-async def test_a_task_asks_the_handlers(mode: str) -> None:
-    async with connected(mode) as (client, _, _):
+async def test_a_task_asks_the_handlers() -> None:
+    async with connected() as (client, _, _):
         result = await (await client.start_task("ask")).result(timeout=30)
         assert result["content"] == [{"type": "text", "text": "Ann Ann"}]
 
 
-@BOTH
-async def test_a_task_fails_or_is_cancelled(mode: str) -> None:
-    async with connected(mode) as (client, server, _):
+async def test_a_task_fails_or_is_cancelled() -> None:
+    async with connected() as (client, server, _):
         with pytest.raises(RpcError) as caught:
             await (await client.start_task("refuse")).result(timeout=30)
         assert (caught.value.code, caught.value.message, caught.value.data) == (-32050, "no", {"why": 1})
@@ -102,7 +100,7 @@ async def test_a_task_fails_or_is_cancelled(mode: str) -> None:
 
 
 async def test_a_server_may_return_the_result_at_once() -> None:
-    async with connected("2026-07-28") as (client, _, _):
+    async with connected() as (client, _, _):
         task = await client.start_task("plain")
         assert (task.id, task.status) == (None, "completed")
         assert (await task.result())["content"] == [{"type": "text", "text": "plain"}]
@@ -111,14 +109,12 @@ async def test_a_server_may_return_the_result_at_once() -> None:
 
 
 async def test_a_client_that_does_not_declare_the_extension_starts_no_task() -> None:
-    async with connected("2026-07-28", extensions=False) as (client, _, _):
+    async with connected(extensions=False) as (client, _, _):
         with pytest.raises(StateError, match="extension"):
             await client.start_task("wait")
 
 
-async def test_the_lifetime_that_a_legacy_client_asks_for() -> None:
+async def test_earlier_revisions_have_no_tasks() -> None:
     async with connected("2025-11-25") as (client, _, _):
-        assert (await client.start_task("wait", ttl_ms=5000)).last["ttl"] == 5000
-        for wrong in (0, "5000", float("nan"), 2**70):
-            with pytest.raises((TypeError, ValueError), match="ttl_ms must be"):
-                await client.start_task("wait", ttl_ms=cast("int", wrong))
+        with pytest.raises(StateError, match="does not run tools as tasks"):
+            await client.start_task("wait")

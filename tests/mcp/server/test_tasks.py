@@ -1,4 +1,4 @@
-"""Tasks of a server: of 2025-11-25, and of the extension for 2026-07-28."""
+"""Tasks of a server: the extension for 2026-07-28."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.protocol.meta import RELATED_TASK_KEY, SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
+from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 
 from ...support.mcp_conversation import Conversation, converse
@@ -81,13 +81,8 @@ async def talk(tools: Tools, version: str, capabilities: dict[str, Any] | None =
 
 async def started(client: Conversation, name: str, **params: Any) -> dict[str, Any]:
     """Start a task and return its members."""
-    if client.version == MODERN:
-        result = await client.result("tools/call", {"name": name, **params})
-        assert result["resultType"] == "task"
-        task: dict[str, Any] = result
-    else:
-        task = (await client.result("tools/call", {"name": name, "task": {}, **params}))["task"]
-    assert task["status"] == "working"
+    task: dict[str, Any] = await client.result("tools/call", {"name": name, **params})
+    assert (task["resultType"], task["status"]) == ("task", "working")
     return task
 
 
@@ -103,117 +98,22 @@ async def reached(client: Conversation, id: str, status: str) -> dict[str, Any]:
     return found
 
 
-async def test_the_revisions_declare_tasks_in_their_own_way() -> None:
+async def test_only_the_latest_revision_has_tasks() -> None:
     tools = Tools()
-    async with talk(tools, "") as client:
-        capabilities = (await client.initialize(LEGACY))["capabilities"]
-        assert capabilities["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        assert "extensions" not in capabilities
-        listed = {tool["name"]: tool.get("execution") for tool in (await client.result("tools/list"))["tools"]}
-        assert listed["wait"] == {"taskSupport": "optional"}
-        assert listed["ask"] == {"taskSupport": "required"}
-        assert listed["plain"] is None
+    tools.gate.set()
     async with talk(tools, MODERN) as client:
         capabilities = (await client.result("server/discover"))["capabilities"]
         assert capabilities["extensions"] == {TASKS_EXTENSION: {}}
         assert "tasks" not in capabilities
         assert all("execution" not in tool for tool in (await client.result("tools/list"))["tools"])
-    async with talk(tools, "2025-06-18") as client:
-        assert (await client.error("tasks/get", {"taskId": "x"}))[0] == -32601
-
-
-async def test_a_server_without_tasks_ignores_the_wish_for_one() -> None:
-    server = Server("plain", "1")
-    server.tool("plain")(lambda: "plain")
-    async with converse(server, LEGACY) as client:
-        result = await client.result("tools/call", {"name": "plain", "task": {"ttl": 1000}})
-        assert result["content"] == [{"type": "text", "text": "plain"}]
-        assert (await client.error("tasks/list"))[0] == -32601
-
-
-async def test_a_legacy_task_gives_its_result_when_it_ends() -> None:
-    tools = Tools()
-    async with talk(tools, LEGACY) as client:
-        task = await started(client, "wait", task={"ttl": 50_000})
-        assert (task["ttl"], task["pollInterval"]) == (50_000, 1000)
-        assert task["createdAt"].endswith("Z")
-        waiting = client.request("tasks/result", {"taskId": task["taskId"]})
-        assert (await client.result("tasks/get", {"taskId": task["taskId"]}))["status"] == "working"
-        assert waiting not in client.responses
-        tools.gate.set()
-        result = (await client.answer(waiting))["result"]
+    async with talk(tools, "") as client:
+        assert (await client.initialize(LEGACY))["capabilities"].keys().isdisjoint({"tasks", "extensions"})
+        assert all("execution" not in tool for tool in (await client.result("tools/list"))["tools"])
+        for method in ("tasks/get", "tasks/result", "tasks/list", "tasks/update"):
+            assert (await client.error(method, {"taskId": "x"}))[0] == -32601
+        result = await client.result("tools/call", {"name": "wait", "task": {"ttl": 1000}})
         assert result["content"] == [{"type": "text", "text": "waited"}]
-        assert result["_meta"] == {RELATED_TASK_KEY: {"taskId": task["taskId"]}}
-        status = await client.notification("notifications/tasks/status")
-        assert (status["params"]["taskId"], status["params"]["status"]) == (task["taskId"], "completed")
-        assert [found["taskId"] for found in (await client.result("tasks/list"))["tasks"]] == [task["taskId"]]
-
-
-async def test_a_legacy_task_asks_the_client_while_its_result_is_awaited() -> None:
-    async with talk(Tools(), LEGACY, CAN_ASK) as client:
-        task = await started(client, "ask")
-        await reached(client, task["taskId"], "input_required")
-        waiting = client.request("tasks/result", {"taskId": task["taskId"]})
-        question = await client.notification("elicitation/create")
-        assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task["taskId"]}}
-        client.send({"jsonrpc": "2.0", "id": question["id"], "result": ANSWER})
-        assert (await client.answer(waiting))["result"]["content"] == [{"type": "text", "text": "Hello, Ann!"}]
-
-
-async def test_a_legacy_task_asks_again_if_the_request_for_its_result_is_cancelled() -> None:
-    async with talk(Tools(), LEGACY, CAN_ASK) as client:
-        task = await started(client, "ask")
-        waiting = client.request("tasks/result", {"taskId": task["taskId"]})
-        await client.notification("elicitation/create")
-        client.notify("notifications/cancelled", {"requestId": waiting})
-        waiting = client.request("tasks/result", {"taskId": task["taskId"]})
-        question = await client.notification("elicitation/create")
-        client.send({"jsonrpc": "2.0", "id": question["id"], "result": ANSWER})
-        assert (await client.answer(waiting))["result"]["content"] == [{"type": "text", "text": "Hello, Ann!"}]
-
-
-async def test_what_a_legacy_client_must_and_must_not_ask_for() -> None:
-    async with talk(Tools(), LEGACY, CAN_ASK) as client:
-        assert (await client.error("tools/call", {"name": "plain", "task": {}}))[0] == -32601
-        assert (await client.error("tools/call", {"name": "ask"}))[0] == -32601
-        assert (await client.error("tools/call", {"name": "wait", "task": {"ttl": "long"}}))[0] == -32602
-        assert (await client.error("tasks/get", {"taskId": "unknown"}))[0] == -32602
-        assert (await client.error("tasks/get", {"taskId": 1}))[0] == -32602
-        assert (await client.error("tasks/list", {"cursor": "?"}))[0] == -32602
-        assert (await client.error("tasks/update", {"taskId": "unknown"}))[0] == -32601
-
-
-async def test_failures_of_legacy_tasks() -> None:
-    async with talk(Tools(), LEGACY) as client:
-        failed = await started(client, "fail")
-        result = await client.result("tasks/result", {"taskId": failed["taskId"]})
-        assert (result["isError"], "secret" in str(result)) == (True, False)
-        assert (await client.result("tasks/get", {"taskId": failed["taskId"]}))["status"] == "failed"
-        refused = await started(client, "refuse")
-        assert await client.error("tasks/result", {"taskId": refused["taskId"]}) == (-32050, "no", {"why": 1})
-
-
-async def test_a_cancelled_legacy_task_stays_cancelled() -> None:
-    tools = Tools()
-    async with talk(tools, LEGACY) as client:
-        task = await started(client, "wait")
-        await tools.running.wait()
-        waiting = client.request("tasks/result", {"taskId": task["taskId"]})
-        assert (await client.result("tasks/cancel", {"taskId": task["taskId"]}))["status"] == "cancelled"
-        await tools.cancelled.wait()
-        assert (await client.answer(waiting))["error"]["code"] == -32600
-        assert (await client.error("tasks/cancel", {"taskId": task["taskId"]}))[0] == -32602
-
-
-async def test_legacy_tasks_belong_to_their_session_and_end_with_it() -> None:
-    tools = Tools()
-    async with converse(tools.server, LEGACY) as other:
-        async with converse(tools.server, LEGACY) as client:
-            task = await started(client, "wait")
-            await tools.running.wait()
-            assert (await other.error("tasks/get", {"taskId": task["taskId"]}))[0] == -32602
-            assert (await other.result("tasks/list"))["tasks"] == []
-        await asyncio.wait_for(tools.cancelled.wait(), 30)
+        assert (await client.error("tools/call", {"name": "ask", "task": {}}))[0] == -32601
         assert len(tools.server.tasks) == 0
 
 
@@ -352,8 +252,8 @@ async def test_a_call_that_is_cancelled_at_any_moment_leaves_no_task_behind(turn
         return await serve_call(*arguments)
 
     tools.server.tasks.serve_call = spied  # type: ignore[method-assign]
-    async with talk(tools, LEGACY) as client:
-        id = client.request("tools/call", {"name": "wait", "task": {}})
+    async with talk(tools, MODERN, CAN_ASK) as client:
+        id = client.request("tools/call", {"name": "wait"})
         call = await serving
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -364,7 +264,7 @@ async def test_a_call_that_is_cancelled_at_any_moment_leaves_no_task_behind(turn
             assert len(tools.server.tasks) == 0
             assert tools.cancelled.is_set() or not tools.running.is_set()
         else:
-            assert answer["result"]["task"]["taskId"]
+            assert answer["result"]["taskId"]
 
 
 class Stubborn:
@@ -392,7 +292,7 @@ class Stubborn:
 async def test_closing_the_store_can_be_cancelled() -> None:
     tools, stubborn = Tools(), Stubborn()
     tools.server.tool(task_support="optional")(stubborn.stay)
-    async with talk(tools, LEGACY) as client:
+    async with talk(tools, MODERN, CAN_ASK) as client:
         await started(client, "stay")
         closing = asyncio.ensure_future(tools.server.tasks.close())
         await asyncio.wait_for(stubborn.refused.wait(), 30)
@@ -411,9 +311,9 @@ async def test_closing_the_store_waits_for_functions_of_dropped_tasks(
 ) -> None:
     tools, stubborn = Tools(), Stubborn()
     tools.server.tool(task_support="optional")(stubborn.stay)
-    async with converse(tools.server, LEGACY) as client:
-        await started(client, "stay")
-        await client.settle()
+    async with converse(tools.server, MODERN, CAN_ASK) as client:
+        task = await started(client, "stay")
+        await client.result("tasks/cancel", {"taskId": task["taskId"]})
     await asyncio.wait_for(stubborn.refused.wait(), 30)
     closing = asyncio.ensure_future(tools.server.tasks.close())
     for _ in range(10):
@@ -429,22 +329,22 @@ async def test_closing_the_store_waits_for_functions_of_dropped_tasks(
     await eventually(lambda: stubborn.ended)
 
 
-@rows("name", ["max_tasks", "max_client_tasks", "ttl_ms", "max_ttl_ms", "poll_interval_ms"])
+@rows("name", ["max_tasks", "max_client_tasks", "ttl_ms", "poll_interval_ms"])
 def test_limits_are_positive(name: str) -> None:
     with pytest.raises(ValueError, match="must be 1 or more"):
         TaskStore(**{name: 0})
 
 
 async def test_one_client_cannot_take_all_tasks() -> None:
+    """A client that a token identifies: without tokens, clients cannot be told apart."""
     tools = Tools(TaskStore(max_tasks=8))
-    async with talk(tools, LEGACY) as greedy, talk(tools, LEGACY) as other:
+    async with asyncio.timeout(30):
         for _ in range(2):
-            await greedy.result("tools/call", {"name": "wait", "task": {}})
-        error = await greedy.error("tools/call", {"name": "wait", "task": {}})
-        assert error[:2] == (-32000, "too many tasks")
-        await other.result("tools/call", {"name": "wait", "task": {}})
-    async with talk(tools, MODERN, CAN_ASK) as nobody:  # without a token, clients cannot be told apart
-        for _ in range(8):
-            await started(nobody, "wait")
-        assert (await nobody.error("tools/call", {"name": "wait"}))[:2] == (-32000, "too many tasks")
-    await tools.server.tasks.close()
+            assert tools.server.tasks._add("ann").owner == "ann"
+        with pytest.raises(RpcError, match="too many tasks"):
+            tools.server.tasks._add("ann")
+        tools.server.tasks._add("bob")
+        async with talk(tools, MODERN, CAN_ASK) as nobody:
+            for _ in range(5):
+                await started(nobody, "wait")
+            assert (await nobody.error("tools/call", {"name": "wait"}))[:2] == (-32000, "too many tasks")
