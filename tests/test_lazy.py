@@ -31,7 +31,7 @@ assert not {"jsonrpc_fast.transports.stdio", "jsonrpc_fast.transports.memory"} &
 UNUSED_BY_SERVERS = """
 import sys
 import jsonrpc_fast.mcp.server
-unused = {"jsonrpc_fast.mcp." + name for name in ("client", "gateway", "http", "relay", "templates")}
+unused = {"jsonrpc_fast.mcp." + name for name in ("client", "gateway", "http", "templates")}
 unused |= {"jsonrpc_fast.validator", "jsonrpc_fast.transports.stdio", "jsonrpc_fast.session.reconnecting"}
 unused |= {"jsonschema_rs", "difflib", "mimetypes", "secrets", "email.utils"}
 assert not unused & sys.modules.keys(), unused & sys.modules.keys()

@@ -84,8 +84,7 @@ exit status:
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, a file or folder cannot be read or is wrong,
        or the extra `mcp`, `http` or `mcp-http` is not installed
-  3    the address of --http is in use, or cannot be listened on; with a URL:
-       its server failed and sent no message
+  3    the address of --http is in use, or cannot be listened on
   129  hung up
   130  interrupted
   143  terminated
@@ -286,7 +285,8 @@ Connect an MCP client and an MCP server that use different transports.
 
 With a URL: serve a remote server on standard input and output, for a client
 that starts its servers as programs. With --http: serve a program over HTTP;
-each session has its own process.
+each client has its own process. It is a gateway of one server, whose tools
+keep their names.
 """
         + _SERVED_STATUS,
     ),
@@ -648,9 +648,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     ),
     "--max-processes": _number(64, "run at most N processes of the command", 1),
     "--max-servers": _number(64, "run at most N servers for all clients together", 1),
-    "relay:--idle-seconds": _number(
-        1800, "end a session, and its process, after N seconds without a request or a stream"
-    ),
+    "relay:--idle-seconds": _number(1800, "end a process after N seconds without a request; 0: never"),
     "gateway:--idle-seconds": _number(1800, "end a server after N seconds without a request; 0: never"),
     "--status": _flag("print whether each server responds, and what it offers; serve nothing"),
     "--separator": {

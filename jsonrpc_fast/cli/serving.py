@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .arguments import headers_of, parse_address
-from .output import LOST, SUCCESS, announce_waiting, run_reporting
+from .output import announce_waiting, run_reporting
 
 _WAITING: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    serve = {"serve": _serve_folder, "gateway": _serve_gateway, "relay": _relay}[options.command]
+    serve = {"serve": _serve_folder, "gateway": _serve_gateway, "relay": _serve_relay}[options.command]
     if options.http is None and (options.allow_host or options.allow_origin):
         raise ValueError("--allow-host and --allow-origin need --http")
     return serve(options, None if options.http is None else parse_address(options.http))
@@ -69,54 +69,26 @@ def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -
         idle_seconds=options.idle_seconds or None,
         list_seconds=options.list_seconds,
     )
+    return _serve(gateway, options, place)
+
+
+def _serve(gateway: Any, options: argparse.Namespace, place: tuple[str, int] | None) -> int:
     if place is None:
         return _on_stdio(options, gateway.serve_stdio)
-    return gateway.serve_http(*place, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
+    status: int = gateway.serve_http(*place, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
+    return status
 
 
-def _relay(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
-    headers = headers_of(options.header, os.environ)
-    if place is None:
-        return _relay_url(options, headers)
-    from ..mcp.http.programs import serve_program
+def _serve_relay(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+    """A relay is a gateway of one server, whose tools keep their names."""
+    from ..mcp.gateway import Gateway
 
-    limits = {"max_processes": options.max_processes, "idle_seconds": max(0.0, options.idle_seconds)}
-    return serve_program(options.program, *place, **limits)
-
-
-def _relay_url(options: argparse.Namespace, headers: dict[str, str]) -> int:
-    from ..mcp.http.client import StreamableHttpClient
-    from ..mcp.relay import FaultLog, Relay
-    from ..profile import MCP_2025_11_25
-    from ..transports.stdio.main import run_stdio
-
-    # Rules that the messages of all revisions pass: client and server agree on a revision without the relay.
-    rules: dict[str, Any] = {"profile": MCP_2025_11_25.replace(name="mcp", batches=True), "raw": True}
-    remote = StreamableHttpClient(options.url, headers=headers, **rules)
-
-    log = FaultLog()
-    has_failed = is_heard = False
-
-    def on_fault(side: Any, fault: Exception) -> None:
-        nonlocal has_failed
-        has_failed = has_failed or side == "right"
-        log(side, fault)
-
-    async def serve(transport: Any) -> None:
-        async with Relay(transport, remote, on_fault=on_fault) as relay:
-            receive: Any = remote.onmessage
-
-            def hear(*message: Any) -> None:
-                nonlocal is_heard
-                is_heard = True
-                receive(*message)
-
-            remote.onmessage = hear
-            await relay.wait_closed()
-
-    status = _on_stdio(options, lambda: run_stdio(serve, **rules))
-    # A host shows the status of a server that it cannot use.
-    return LOST if status == SUCCESS and has_failed and not is_heard else status
+    server: dict[str, Any] = {"url": options.url, "headers": headers_of(options.header, os.environ)}
+    if place is not None:
+        server = {"command": options.program[0], "args": options.program[1:], "env": dict(os.environ)}
+    limits = {"max_servers": options.max_processes, "idle_seconds": options.idle_seconds or None}
+    gateway = Gateway({"server": server}, separator="", name="jsonrpc_fast relay", **limits)
+    return _serve(gateway, options, place)
 
 
 def _on_stdio(options: argparse.Namespace, serve: Callable[[], int]) -> int:

@@ -6,7 +6,6 @@
     providers  a remote server as a provider of tools, prompts and resources
     templates  a folder of text templates as prompts and resources
     http       Streamable HTTP
-    relay      passes messages between two peers
     gateway    `Gateway`: one server made of many
     session    what the sessions of server and client share
     applications   the interface between `server` and `http`, which this package joins

@@ -154,8 +154,7 @@ exit status:
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, a file or folder cannot be read or is wrong,
        or the extra `mcp`, `http` or `mcp-http` is not installed
-  3    the address of --http is in use, or cannot be listened on; with a URL:
-       its server failed and sent no message
+  3    the address of --http is in use, or cannot be listened on
   129  hung up
   130  interrupted
   143  terminated

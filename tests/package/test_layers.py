@@ -91,7 +91,6 @@ MAY_IMPORT_ASYNCIO = (
     "mcp.gateway.",
     "mcp.http.",
     "mcp.providers.",
-    "mcp.relay",
     "mcp.server.",
     "mcp.templates.server",
     "testing.",

@@ -32,8 +32,7 @@ from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHO
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
-from ..relay import RELAY_ERROR
-from .payloads import member, object_of, replaced, text_member, with_members
+from .payloads import GATEWAY_ERROR, member, object_of, replaced, text_member, with_members
 from .upstream import Places, Upstream
 
 MAX_OWNERS: Final = 100_000
@@ -195,7 +194,7 @@ class Catalog:
             except RpcError as error:
                 # Another server may have the resource. If none has, the client gets the last error, or that of a server
                 # that could not be asked.
-                if last is None or last.code != RELAY_ERROR:
+                if last is None or last.code != GATEWAY_ERROR:
                     last = error
         raise not_found(uri, revision) if last is None else last
 
@@ -221,7 +220,7 @@ class Catalog:
         # In the order of the configuration, so that the list does not depend on which server was faster.
         listed, reasons = await self._listed(method)
         if len(reasons) == len(self.upstreams):
-            raise RpcError(RELAY_ERROR, "; ".join(reasons))
+            raise RpcError(GATEWAY_ERROR, "; ".join(reasons))
         for upstream, items in listed:
             if method == "tools/list":
                 items = self._shown_tools(upstream.name, items)
@@ -311,7 +310,7 @@ class Catalog:
         method, name = place
         if isinstance(items, RpcError):
             # A server that responds with an error of its own would do so again.
-            if items.code == RELAY_ERROR:
+            if items.code == GATEWAY_ERROR:
                 self._leave_out(name, [method])
                 self._show(name, items.message, method)
             return
@@ -420,7 +419,7 @@ async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | Rp
         # The text of the error is not logged, because the server has chosen it.
         code = f", error {error.code}" if isinstance(error, RpcError) else ""
         _logger.warning("%s: is left out of %s%s", upstream.name, method, code)
-        if isinstance(error, RpcError) and error.code == RELAY_ERROR:
+        if isinstance(error, RpcError) and error.code == GATEWAY_ERROR:
             return error
         what = f"the error {error.code}" if isinstance(error, RpcError) else "an invalid result"
         return RpcError(ErrorCode.INTERNAL_ERROR, f"the server {upstream.name!r} responds to {method} with {what}")

@@ -42,7 +42,6 @@ from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEV
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
-from ..relay import RELAY_ERROR
 from ..server.context import HttpExchange
 from ..server.handshake import RequestRules, ServerHandshake
 from ..server.lifespan import Lifespan
@@ -53,7 +52,7 @@ from ..server.subscriptions import URIS
 from ..server.task_store import TaskStore
 from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
-from .payloads import Tokens, as_raw, member, text_member, with_members
+from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, text_member, with_members
 from .upstream import Places, Upstream
 
 MAX_SERVERS: Final = 64
@@ -90,7 +89,8 @@ class Gateway(Served):
             file of hosts, which may choose and change tools; or the path of such a file, whose variables are replaced:
             see `mcp.client.entries`.
             Characters that a tool's name must not contain become "_".
-        separator: What separates the name of a server from that of a tool.
+        separator: What separates the name of a server from that of a tool. With "", the tools of a single server keep
+            their names: such a gateway connects a client and a server over different transports.
         name: The name of the gateway.
         version: Its version.
         instructions: How to use the servers, for the client's model.
@@ -146,12 +146,12 @@ class Gateway(Served):
         check_seconds("list_seconds", list_seconds, may_be_none=False)
         check_seconds("timeout", timeout)
         check_count("max_message_bytes", max_message_bytes, 1)
-        if not separator or _UNSAFE.search(separator):
-            raise ValueError("separator must consist of letters, digits, _, - and .")
         found = read_servers(servers) if not isinstance(servers, Mapping) or "mcpServers" in servers else servers
         entries = {server: entry_of(server, entry) for server, entry in found.items()}
         if not entries:
             raise ValueError("a gateway must have a server")
+        if _UNSAFE.search(separator) or (not separator and len(entries) > 1):
+            raise ValueError('separator must consist of letters, digits, _, - and .; "" is for one server')
         self._entries: dict[str, ServerEntry] = {}
         self._prefixes = Prefixes(separator)
         self._info = Implementation(name=name, version=version)
@@ -159,7 +159,7 @@ class Gateway(Served):
             safe = _UNSAFE.sub("_", server)
             if not safe:
                 raise ValueError("a server must have a name")
-            self._prefixes.add(safe)
+            self._prefixes.add(safe, None if separator else "")
             self._entries[safe] = entry
         limits = MCP_2025_11_25.limits
         if max_message_bytes is not None:
@@ -367,16 +367,16 @@ class GatewayConnection(FrontSession):
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         # Servers are started by the first request, which may come before `notifications/initialized`.
         if not self._handshake.may_send(Request(0, method)):
-            raise RpcError(RELAY_ERROR, "the client is not ready")
+            raise RpcError(GATEWAY_ERROR, "the client is not ready")
         try:
             with self._tokens.replaced(params, upstream) as params:
                 return await self.call(method, params, timeout=self._gateway.places.timeout, destination=origin)
         except CallTimeout:
-            raise RpcError(RELAY_ERROR, "the client did not respond in time") from None
+            raise RpcError(GATEWAY_ERROR, "the client did not respond in time") from None
         except (ConnectionLost, StateError):
-            raise RpcError(RELAY_ERROR, "the client was lost") from None
+            raise RpcError(GATEWAY_ERROR, "the client was lost") from None
         except InvalidResponse:
-            raise RpcError(RELAY_ERROR, "the client sent an invalid response") from None
+            raise RpcError(GATEWAY_ERROR, "the client sent an invalid response") from None
 
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
         if (

@@ -36,12 +36,11 @@ from ...handlers.failures import on_failure
 from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
-from ..relay import RELAY_ERROR
 from ..server.handshake import RequestRules
 from ..server.inputs import MAY_NEED_INPUT
 from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
 from .catalog import Catalog, CatalogClient
-from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
+from .payloads import GATEWAY_ERROR, TOKEN, as_raw, member, object_of, replaced, with_members
 from .upstream import Upstream, first, is_input_required, retrieve
 
 CALLS: Final = MAY_NEED_INPUT | {"completion/complete"}
@@ -129,7 +128,7 @@ class LongCall:
         """Let the requests of the server fail: the call has ended."""
         for _, _, response in self.asked.values():
             if not response.done():
-                response.set_exception(RpcError(RELAY_ERROR, "the client did not respond in time"))
+                response.set_exception(RpcError(GATEWAY_ERROR, "the client did not respond in time"))
 
     def requests(self) -> Raw:
         """Return the requests of the server as `inputRequests`."""
@@ -178,7 +177,7 @@ class Rounds:
         """
         state = member(result, ("requestState",))
         if state is not None and not isinstance(state, str):
-            raise RpcError(RELAY_ERROR, f"the server {server!r} sent an invalid message")
+            raise RpcError(GATEWAY_ERROR, f"the server {server!r} sent an invalid message")
         return with_members(result, {"requestState": self._sealed(call, server, None, state)})
 
     def opened(self, call: ModernCall) -> tuple[str, int | None, str | None] | None:
@@ -203,7 +202,7 @@ class Rounds:
         with on_failure(long.task.cancel):
             # At most half of the processes: calls that wait for people must not block the others.
             if len(self._waiting) >= self._max_calls:
-                raise RpcError(RELAY_ERROR, "too many calls wait for input")
+                raise RpcError(GATEWAY_ERROR, "too many calls wait for input")
             state = self._sealed(long.call, server, number, None)
         self._waiting[number] = long
         long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number, context=Context())
@@ -236,7 +235,7 @@ class Rounds:
     def _sealed(self, call: ModernCall, server: str, number: int | None, state: str | None) -> str:
         contents = dumps([server, number, state])
         if len(contents) > MAX_STATE_BYTES:
-            raise RpcError(RELAY_ERROR, f"the server {server!r} sent a requestState that is too large")
+            raise RpcError(GATEWAY_ERROR, f"the server {server!r} sent a requestState that is too large")
         return self._seal.seal(contents, call.method, call.params.decode(), call.subject)
 
 
@@ -427,7 +426,7 @@ class ModernClient(CatalogClient):
         long = self._calls.get(upstream)
         # A guess could show a question to the wrong person.
         if long is None or any(each is not None and each is not long for each in upstream.requests.values()):
-            raise RpcError(RELAY_ERROR, "it is unknown which call this request belongs to")
+            raise RpcError(GATEWAY_ERROR, "it is unknown which call this request belongs to")
         return await long.ask(method, params)
 
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
@@ -492,7 +491,7 @@ class ModernClients:
             if len(self._clients) >= MAX_CLIENTS:
                 self._clients = {key: each for key, each in self._clients.items() if not each.is_idle(now)}
                 if len(self._clients) >= MAX_CLIENTS:
-                    raise RpcError(RELAY_ERROR, "there are too many clients")
+                    raise RpcError(GATEWAY_ERROR, "there are too many clients")
             info, given = rules.client_info or self._info, rules.client_capabilities
             is_shared = self._is_http and subject is None
             made = ModernClient(partial(self._make, info, given), given, self._rounds, is_shared)

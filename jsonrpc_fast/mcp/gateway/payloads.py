@@ -14,6 +14,9 @@ from ..protocol.meta import REQUEST_KEYS
 
 T = TypeVar("T")
 
+GATEWAY_ERROR: Final = -32000
+"""The code of the errors of the gateway itself."""
+
 TOKEN: Final = ("_meta", "progressToken")
 """The path of the progress token in the params of a request."""
 

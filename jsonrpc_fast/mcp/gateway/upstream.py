@@ -56,9 +56,8 @@ from ..client.results import all_pages
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
-from ..relay import RELAY_ERROR
 from ..server.subscriptions import URIS
-from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
+from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
 MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
@@ -133,11 +132,11 @@ class Places:
             # servers at every request.
             idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
             if not idle:
-                raise RpcError(RELAY_ERROR, "too many servers are running")
+                raise RpcError(GATEWAY_ERROR, "too many servers are running")
             # Checked again after the wait: another request may have taken the place.
             await min(idle, key=lambda other: other.used).end()
         if self.is_ending:
-            raise RpcError(RELAY_ERROR, "the gateway is ending")
+            raise RpcError(GATEWAY_ERROR, "the gateway is ending")
         self.running[upstream] = None
 
     def leave(self, upstream: Upstream) -> None:
@@ -481,8 +480,9 @@ class Upstream:
             async with on_failure(partial(self._places.leave, self)):
                 session = await self._connect(now + START_SECONDS)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
-            _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
-            raise self._error("cannot be started") from None
+            what = "cannot be reached" if self._entry.url else "cannot be started"
+            _logger.warning("%s: %s: %s", self.name, what, _reason(error))
+            raise self._error(what) from None
         self._session = session  # set only now: no request may overtake the handshake
         session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
@@ -595,7 +595,7 @@ class Upstream:
         await self.end()
 
     def _error(self, what: str) -> RpcError:
-        return RpcError(RELAY_ERROR, f"the server {self.name!r} {what}")
+        return RpcError(GATEWAY_ERROR, f"the server {self.name!r} {what}")
 
 
 def is_input_required(result: Any) -> bool:

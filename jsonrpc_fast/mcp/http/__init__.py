@@ -10,7 +10,6 @@ A server:
 
     endpoint          `McpEndpoint`: the ASGI application
     serving           serves it with uvicorn
-    programs          programs on stdio, served over HTTP
     authorization     `Authorization`: bearer tokens
     verifiers         `JwtVerifier`, `IntrospectionVerifier`: checks of tokens
     proofs            `ProofVerifier`: tokens that are bound to a key

@@ -222,7 +222,6 @@ class HttpTransport(Transport):
         buffered: The number of bytes that wait in the streams of requests.
         is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
-        onlisten: If set, called when a GET has begun or stopped reading `listener`.
     """
 
     def __init__(self, profile: Profile, max_stream_bytes: int, *, has_session: bool) -> None:
@@ -235,7 +234,6 @@ class HttpTransport(Transport):
         self.receiving: MessageStream | None = None
         self.buffered: int = 0
         self.listener: MessageStream = MessageStream(None, max_stream_bytes)
-        self.onlisten: Callable[[], None] | None = None
         self.is_shared: bool = not has_session
         self.is_paused: bool = False
         self._is_closed = False
@@ -324,8 +322,6 @@ class HttpTransport(Transport):
     def set_listening(self, request: HttpRequest | None) -> None:
         """Record that a GET has begun to read `listener`, or that it has stopped."""
         self.listener.request = request
-        if self.onlisten is not None:
-            self.onlisten()
 
     @property
     def write_buffer_bytes(self) -> int:
@@ -361,7 +357,6 @@ class HttpTransport(Transport):
             if self.onclose is not None:
                 self.onclose()
             drop_callbacks(self)
-            self.onlisten = None
             self.streams.clear()
             self.wake()
 

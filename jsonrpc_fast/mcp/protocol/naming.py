@@ -17,13 +17,13 @@ class Prefixes:
         self._separator = separator
         self._prefixes: dict[str, str] = {}
 
-    def add(self, server: str) -> None:
-        """Add a server.
+    def add(self, server: str, prefix: str | None = None) -> None:
+        """Add a server, whose names begin with a prefix: its name and the separator, if none is given.
 
         Raises:
             ValueError: The names of two servers make the names of their tools ambiguous.
         """
-        prefix = server + self._separator
+        prefix = server + self._separator if prefix is None else prefix
         # If one prefix began with another, a name would have two meanings: `a_b_c` could be of `a` or of `a_b`.
         for other, known in self._prefixes.items():
             if prefix.startswith(known) or known.startswith(prefix):

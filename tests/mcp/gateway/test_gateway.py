@@ -213,7 +213,7 @@ async def test_the_requests_in_flight_to_a_server_are_bounded() -> None:
         ({"": "x"}, {}, "must have a name"),
         ({"a": 1}, {}, "must be a URL, a command"),
         ({"a": []}, {}, "must be a URL, a command"),
-        ({"a": "x"}, {"separator": ""}, "separator"),
+        ({"a": "x", "b": "y"}, {"separator": ""}, "separator"),
         ({"a": "x"}, {"separator": "/"}, "separator"),
         ({"a": "x"}, {"max_servers": 0}, "max_servers"),
         ({"a": "x"}, {"idle_seconds": -1}, "idle_seconds"),
