@@ -21,6 +21,8 @@ from .codec import Raw
 from .codec._json import on_one_line
 from .profile import Limits
 
+__all__ = ["Recorded", "Sender", "is_recording", "read_recording", "record_line"]
+
 Sender: TypeAlias = Literal["client", "server"]
 
 # A message of the largest default size, and the members around it.

@@ -39,6 +39,7 @@ __all__ = [
     "is_failure",
     "is_header_name",
     "is_header_value",
+    "loader",
     "logger_of",
     "on_failure",
     "pointer_parts",

@@ -25,7 +25,7 @@ from .._version import __version__
 from ..codec import Notification, decode
 from ..codes import ErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, RpcError
-from ..framing.frames import Framing
+from ..framing import Framing
 from ..profile import PRESETS
 from .arguments import headers_of, params_of, parse_address
 from .output import (
@@ -202,9 +202,12 @@ class _Server:
             return StdioClient(options.program, framing=framing, **common)
         if self.scheme in ("tcp", "tls"):
             from ..transports import TcpClient
-            from ..transports.stream.tls import ssl
 
-            context = ssl.create_default_context() if self.scheme == "tls" else None
+            context = None
+            if self.scheme == "tls":
+                import ssl  # a Python may be built without
+
+                context = ssl.create_default_context()
             return TcpClient(*parse_address(target[6:]), ssl=context, framing=framing, **common)
         if self.scheme == "unix":
             from ..transports import UnixClient

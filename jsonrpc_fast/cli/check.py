@@ -16,20 +16,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_type_hints
 
 from ..codec import Decoder, Notification, ParseError, Request, Response, decode
-from ..codec.located import ItemBlock, Located, LocatingDecoder, block_of, count_kinds
+from ..codec.located import ItemBlock, Located, LocatingDecoder
 from ..codes import Hint, ParseErrorCode
-from ..framing import FrameReader
-from ..framing.frames import STREAM_FRAMINGS, TABLE, Frame, Framing
-from ..framing.hints import looks_like
+from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
 from ..profile import PRESETS, Profile
 from ..recordings import is_recording, read_recording
-from ..types import Kind
+from ..types import Classification
 from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 
-_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_BYTES: Final = 4096  # most first messages fit
 _BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
@@ -92,7 +90,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         print(end="", flush=True)  # with slow input, show faults at once
         if decoder.ended:
             break
-    report.add(block_of(decoder.close_located()))
+    report.add(ItemBlock.of(decoder.close_located()))
     if not report.counts.total():
         progress.clear()
         print_error(f"{escape(file)} has no message{'' if has_bytes else ': it is empty'}")
@@ -121,7 +119,7 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
     if looks_like(start) is Hint.CONTENT_LENGTH_FRAMING and _is_dap(start):
         return f"{name} has messages of the Debug Adapter Protocol, not of JSON-RPC; framing.FrameReader reads them"
     other = _other_framing(start, profile) if framing is None else None
-    return "" if other is None else f"{name}: {TABLE[other].sign}; check it with --framing {other}"
+    return "" if other is None else f"{name}: {FRAMINGS[other].sign}; check it with --framing {other}"
 
 
 def _other_framing(start: bytes, profile: Profile) -> Framing | None:
@@ -129,8 +127,8 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
     framing: Framing
     match looks_like(start):
         case Hint.NEWLINE_FRAMING:
-            others = [name for name in STREAM_FRAMINGS if name != "newline" and TABLE[name].delimiter]
-            framing = next((name for name in others if TABLE[name].delimiter in start), "concatenated")
+            ends = {name: row.delimiter for name, row in FRAMINGS.items() if row.delimiter and name != "newline"}
+            framing = next((name for name, end in ends.items() if end in start), "concatenated")
             if framing == "concatenated" and _OPENED_ON_ITS_OWN_LINE.match(start):  # even if the rest is invalid
                 return framing
         case Hint.CONTENT_LENGTH_FRAMING:
@@ -185,7 +183,7 @@ class _RecordingDecoder:
         self._suggestions = suggestions
 
     def feed_blocks(self, data: bytes) -> Iterator[ItemBlock]:
-        yield block_of(self._located(self._lines.feed(data)))
+        yield ItemBlock.of(self._located(self._lines.feed(data)))
 
     def close_located(self) -> Iterator[Located]:
         return self._located(self._lines.close())
@@ -249,7 +247,7 @@ class _Report:
         if batches := kinds.pop(list, 0):
             self.counts["batch"] += batches
             messages = list(chain.from_iterable(item if type(item) is list else (item,) for item in messages))
-            kinds = count_kinds(messages)
+            kinds = Counter(map(type, messages))
         # Counted by class, because a loop over the messages would take longer than decoding them.
         self.counts["request"] += kinds[Request]
         self.counts["notification"] += kinds[Notification]
@@ -314,7 +312,7 @@ class _Report:
         """Return the methods and their counts, the most frequent first."""
         return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
 
-    def _add_method(self, kind: Kind, method: str) -> None:
+    def _add_method(self, kind: str, method: str) -> None:
         # A hostile file may invent a method for each message.
         if method not in self.methods and len(self.methods) >= _MAX_METHODS:
             method = _OTHER_METHODS

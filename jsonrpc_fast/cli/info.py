@@ -8,8 +8,7 @@ import platform
 from collections.abc import Iterator
 
 from .._version import __version__
-from ..codec import BACKEND, CORE_FAULT, TRICKS
-from ..codec._json import ORJSON_FAULT, ORJSON_VERSION
+from ..codec import BACKEND, CORE_FAULT, ORJSON_FAULT, ORJSON_VERSION, TRICKS
 from ..profile import PRESETS, Profile
 from .output import SUCCESS
 

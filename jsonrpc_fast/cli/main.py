@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
 from .._version import __version__
-from ..framing.frames import FRAMINGS, TABLE
+from ..framing import FRAMINGS
 from ..profile import PRESETS
-from ..types import TIMEOUT_SECONDS
 from .output import (
     FAILURE,
     INTERRUPTED,
@@ -553,7 +552,7 @@ def _duration(default: float, text: str) -> dict[str, Any]:
 
 
 def _framing(default: str | None) -> dict[str, Any]:
-    kinds = "; ".join([f"{name}, {row.help}" for name, row in TABLE.items()])
+    kinds = "; ".join([f"{name}, {row.help}" for name, row in FRAMINGS.items()])
     text = f"how messages are separated: {kinds} (default: {default or 'newline'})"
     return {"choices": FRAMINGS, "default": default, "metavar": "NAME", "help": text}
 
@@ -590,7 +589,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--extra": _repeated(
         "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
     ),
-    "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
+    "--timeout": _duration(300.0, "how long to wait for the response"),
     "--raw": _flag("print JSON in one line on a terminal, too"),
     "call:--debug": _flag("log what the connection does to standard error"),
     "--html": _flag("print a page, in one file, that describes the methods (OpenRPC)"),

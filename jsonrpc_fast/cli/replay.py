@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from .._pointers import parts_of
 from ..codec import Notification, Raw, Request, Response, decode
 from ..codes import ErrorCode
-from ..errors import CallTimeout, RpcError, standard_error
+from ..errors import CallTimeout, RpcError
 from ..profile import PRESETS, Profile
 from ..recordings import Recorded, Sender, read_recording
-from ..types import UNSET, id_key
+from ..support import id_key, pointer_parts
+from ..types import UNSET
 from .output import escape, shorten
 
 _MAX_DIFFERENCES: Final = 5
@@ -58,7 +58,7 @@ def handlers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
 
 def _respond(responses: deque[Response[Any]], _: Any) -> Any:
     if not responses:
-        raise standard_error(ErrorCode.INTERNAL_ERROR)
+        raise RpcError(ErrorCode.INTERNAL_ERROR)
     response = responses.popleft()
     if response.error is not None:
         raise RpcError(response.error.code, response.error.message, response.error.data)
@@ -82,7 +82,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
     """
     if not all(pointer.startswith("/") for pointer in options.ignore):
         raise ValueError("--ignore takes a JSON pointer, which begins with a slash")
-    ignored = [parts_of(pointer) for pointer in options.ignore]
+    ignored = [pointer_parts(pointer) for pointer in options.ignore]
     calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
     notified = compared = different = late = 0
     try:

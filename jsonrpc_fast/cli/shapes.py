@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from .._pointers import target_of
+from ..support import reference_target
 from ..types import UNSET
 
 MAX_DEPTH: Final = 100
@@ -171,7 +171,7 @@ class Shapes:
 
     def _found(self, reference: Any) -> Any:
         """Return the target of a reference; None if it leads nowhere."""
-        found = target_of(self._document, reference) if isinstance(reference, str) else UNSET
+        found = reference_target(self._document, reference) if isinstance(reference, str) else UNSET
         return None if found is UNSET else found
 
     def _of(self, schema: Any, hint: str, depth: int) -> Shape:

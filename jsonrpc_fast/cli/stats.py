@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from ..codec import Message, ParseError, RawMessage, Request, Response, decode
 from ..codec.located import LocatingDecoder
-from ..framing.frames import Framing
+from ..framing import Framing
 from ..profile import PRESETS, Profile
 from ..recordings import Sender, is_recording, read_recording
 from .output import FAILURE, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled

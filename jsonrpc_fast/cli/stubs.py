@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..codec._json import loads
+from ..codec import Raw
 from .output import FAILURE, SUCCESS, escape, print_error, write_output
 from .shapes import DocumentError, Shape, Shapes
 
@@ -83,7 +83,7 @@ def document_of(data: bytes) -> Any:
     if len(data) > MAX_DOCUMENT_BYTES:
         raise DocumentError(f"the document is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
-        return loads(data)
+        return Raw(data).decode()
     except ValueError:
         raise DocumentError("the document is not JSON") from None
 

@@ -31,10 +31,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from ..codec import Notification, ParseError, Request, Response
 from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
-from ..framing.frames import Framing
+from ..framing import Framing
 from ..profile import PRESETS, Profile
 from ..recordings import Sender, record_line
-from ..types import IdKey, MessageId, id_key
+from ..support import id_key
+from ..types import MessageId
 from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, is_coloured, point_at_null, print_error, shorten, styled
 
 Direction = Literal["->", "<-"]
@@ -44,7 +45,7 @@ SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 """Who sends in a direction."""
 _PEERS: Final[dict[Direction, Sender]] = {"->": "server", "<-": "client"}
 
-Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
+Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
 _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux

@@ -63,7 +63,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         import uvicorn  # noqa: F401
 
         from ..http.library import url_of
-        from ..mcp.http.serving import run_http
+        from ..mcp.http import run_http
 
         host, port = parse_address(place)
         target = url_of(url)

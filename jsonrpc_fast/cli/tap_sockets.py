@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from ..framing.frames import Framing
+from ..framing import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import FAILURE, INTERRUPTED, SUCCESS, escape, print_error

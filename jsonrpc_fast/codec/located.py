@@ -14,6 +14,8 @@ from ._stream import Place, StreamDecoder
 _BLOCK_BYTES: Final = 32 * 1024
 """The block size: the decoded messages of this much text fit in the caches of a processor."""
 
+__all__ = ["ItemBlock", "Located", "LocatingDecoder"]
+
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
 
 
@@ -29,6 +31,13 @@ class ItemBlock(NamedTuple):
     items: list[Message | list[Message]]
     kinds: Counter[type]
     faults: list[Located]
+
+    @classmethod
+    def of(cls, pairs: Iterable[Located]) -> ItemBlock:
+        """Return the block of items with their frames."""
+        found = list(pairs)
+        items = [item for _, item in found]
+        return cls(items, _count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
 
 
 class LocatingDecoder(StreamDecoder[Message]):
@@ -69,7 +78,7 @@ class LocatingDecoder(StreamDecoder[Message]):
         little more than with `Decoder.feed`. With a backend that keeps no places, each item is decoded after its frame.
         """
         if self._places is None:
-            yield block_of(self.feed_located(data))
+            yield ItemBlock.of(self.feed_located(data))
             return
         for start in range(0, len(data), _BLOCK_BYTES):
             yield self._read_block(data[start : start + _BLOCK_BYTES], self._places)
@@ -95,7 +104,7 @@ class LocatingDecoder(StreamDecoder[Message]):
         places.clear()
         self._unread = text[at - self._offset :]
         self._offset = at
-        return ItemBlock(items, count_kinds(items), faults)
+        return ItemBlock(items, _count_kinds(items), faults)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
@@ -104,14 +113,7 @@ class LocatingDecoder(StreamDecoder[Message]):
         return too_large_fault(head, self._profile)
 
 
-def block_of(pairs: Iterable[Located]) -> ItemBlock:
-    """Return the block of items with their frames."""
-    found = list(pairs)
-    items = [item for _, item in found]
-    return ItemBlock(items, count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
-
-
-def count_kinds(items: list[Any]) -> Counter[type]:
+def _count_kinds(items: list[Any]) -> Counter[type]:
     """Return the number of items of each class. A counter would take as long as the decoding of a short message."""
     kinds = list(map(type, items))
     found: Counter[type] = Counter()

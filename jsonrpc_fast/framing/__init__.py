@@ -7,6 +7,7 @@ Adapter Protocol; `frame` writes one. The module `sse` is for authors of HTTP tr
 from __future__ import annotations
 
 from .detector import FrameReader
-from .frames import FRAMINGS, Frame, Framing, frame
+from .frames import FRAMINGS, Frame, Framing, FramingRow, frame
+from .hints import looks_like
 
-__all__ = ["FRAMINGS", "Frame", "FrameReader", "Framing", "frame"]
+__all__ = ["FRAMINGS", "Frame", "FrameReader", "Framing", "FramingRow", "frame", "looks_like"]

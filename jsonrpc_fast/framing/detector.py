@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 from .._checks import check_count
 from ..profile import Limits
 from ..types import BYTE_ORDER_MARK
-from .frames import FRAMINGS, MAX_HEADER_BYTES, TABLE, Frame, Framing, StreamFraming, unknown_framing
+from .frames import FRAMINGS, MAX_HEADER_BYTES, Frame, Framing, StreamFraming, unknown_framing
 
 if TYPE_CHECKING:
     from .concatenated import ConcatenatedFrames
@@ -99,7 +99,7 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
         case "newline" | "etx" | "nul":
             from .lines import LineFrames
 
-            return LineFrames(limit, TABLE[framing].delimiter)
+            return LineFrames(limit, FRAMINGS[framing].delimiter)
         case "concatenated" | "json-seq":
             from .concatenated import ConcatenatedFrames
 

@@ -7,12 +7,13 @@ has exported buffers".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, assert_never, get_args
 
 from ..codes import Hint, ParseErrorCode
 
 StreamFraming = Literal["newline", "content-length", "sse", "concatenated", "json-seq", "etx", "nul"]
-"""The framings of a stream that is known. Type checkers need them written out; `TABLE` has what each of them is."""
+"""The framings of a stream that is known. Type checkers need them written out; `FRAMINGS` has what each of them is."""
 
 Framing = Literal[StreamFraming, "auto"]
 """These, or one that is detected."""
@@ -32,7 +33,7 @@ class FramingRow(NamedTuple):
     delimiter: bytes = b""
 
 
-TABLE: Final[dict[Framing, FramingRow]] = {
+FRAMINGS: Final[dict[Framing, FramingRow]] = {
     "newline": FramingRow("one message per line", delimiter=b"\n"),
     "content-length": FramingRow("headers as in LSP", "the messages have Content-Length headers"),
     "sse": FramingRow("server-sent events", "the messages are server-sent events"),
@@ -44,7 +45,7 @@ TABLE: Final[dict[Framing, FramingRow]] = {
 }
 """Each framing. Its reader is in `frames_of`, its writer in `frame`, the core's reader in `_core_parts/decoder.pxi`."""
 
-FRAMINGS: Final[tuple[Framing, ...]] = tuple(TABLE)
+TABLE: Final = FRAMINGS
 STREAM_FRAMINGS: Final[tuple[StreamFraming, ...]] = get_args(StreamFraming)
 
 MAX_HEADER_BYTES: Final = 8192
@@ -119,7 +120,7 @@ def frame(
         case "content-length":
             return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
         case "etx" | "nul":
-            delimiter = TABLE[framing].delimiter
+            delimiter = FRAMINGS[framing].delimiter
             if delimiter in payload:
                 raise ValueError("payload must not contain the byte that ends a message")
             return payload + delimiter
@@ -130,6 +131,6 @@ def frame(
             assert_never(framing)
 
 
-def unknown_framing(names: tuple[str, ...]) -> ValueError:
+def unknown_framing(names: Iterable[str]) -> ValueError:
     """Return the exception for a framing that is none of these."""
     return ValueError(f"framing must be one of {', '.join(names)}")

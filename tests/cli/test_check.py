@@ -84,7 +84,7 @@ CHUNK = st.binary() | st.sampled_from(
 )
 
 
-@given(chunks=st.lists(CHUNK), framing=st.sampled_from(FRAMINGS))
+@given(chunks=st.lists(CHUNK), framing=st.sampled_from(list(FRAMINGS)))
 def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -> None:
     decoder = jsonrpc_fast.Decoder(framing)
     expected = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()

@@ -489,7 +489,7 @@ NOISE = st.sampled_from(
 @given(
     pieces=st.lists(st.tuples(NOISE, TEXT, st.sampled_from(FRAMED)), max_size=5),
     same=st.booleans(),
-    framing=st.sampled_from(FRAMINGS),
+    framing=st.sampled_from(list(FRAMINGS)),
     sizes=st.lists(st.integers(0, 300), max_size=12),
     raw=st.booleans(),
 )

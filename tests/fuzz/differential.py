@@ -30,7 +30,7 @@ from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.codec._dicts import dicts_of
 from jsonrpc_fast.codec._numbers import numbers_of
 from jsonrpc_fast.errors import EncodeError, ParseError
-from jsonrpc_fast.framing.frames import FRAMINGS, TABLE, Framing
+from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.profile import WrittenForm
 
 from ..support.comparison import exactly, plain
@@ -356,7 +356,7 @@ def framed(rng: random.Random, text: bytes, framing: Framing) -> bytes:
         fields = b"".join([rng.choice(FIELDS) for _ in range(rng.randrange(3))])
         name = rng.choice((b"data:", b"data: "))
         return fields + name + text.replace(b"\n", b"\ndata: ") + rng.choice((b"\n\n", b"\r\n\r\n", b"\r\r", b"\n"))
-    if delimiter := TABLE[framing].delimiter:
+    if delimiter := FRAMINGS[framing].delimiter:
         return rng.choice((b"", b"", b"\n", b" ")) + text + rng.choice((b"", b"", b"\r", b"\n")) + delimiter
     name = rng.choice((b"Content-Length: ", b"Content-Length: ", b"content-length:"))
     length = len(text) + (rng.random() < 0.05)

@@ -159,7 +159,7 @@ def again(rng: random.Random) -> None:
         choice = rng.randrange(4)
         try:
             if choice == 0:
-                decoder.__init__(rng.choice(FRAMINGS))
+                decoder.__init__(rng.choice(list(FRAMINGS)))
             elif choice == 1:
                 decoder.close()
             else:
@@ -520,7 +520,7 @@ def calls(rng: random.Random, impl: Any) -> Iterator[tuple[str, Callable[[], Any
     yield "Raw", lambda: impl.Raw(data)
     taken = impl.decode(TEXTS[0], raw=True).params
     yield "Raw.decode", lambda: (taken.decode(), taken.decode(lambda text: fire("decoder")), repr(taken), None)[3]
-    framing = rng.choice(FRAMINGS)
+    framing = rng.choice(list(FRAMINGS))
     decoder = impl.Decoder(framing, rng.choice(PROFILES), raw=raw)
     Hooks.decoders.append(decoder)
     stream = bytearray(framed(framing, TEXTS))

@@ -695,14 +695,14 @@ def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("loop", "tiny_turns")
 @scaled_examples(0.1)
-@given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
+@given(framing=st.sampled_from(list(FRAMINGS)), steps=STEPS, closes=st.booleans())
 async def test_everything_arrives_in_tiny_turns(framing: Framing, steps: list[Any], closes: bool) -> None:
     await check_that_all_arrives(framing, steps, closes)
 
 
 @pytest.mark.usefixtures("loop")
 @scaled_examples(0.2)
-@given(framing=st.sampled_from(FRAMINGS), steps=STEPS, closes=st.booleans())
+@given(framing=st.sampled_from(list(FRAMINGS)), steps=STEPS, closes=st.booleans())
 async def test_everything_arrives(framing: Framing, steps: list[Any], closes: bool) -> None:
     await check_that_all_arrives(framing, steps, closes)
 

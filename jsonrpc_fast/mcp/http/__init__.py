@@ -27,7 +27,15 @@ Needs the extra `mcp`; the client also needs `http`, and serving with uvicorn ne
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...support import loader
 from ..applications import EventStore
 from .event_store import MemoryEventStore, parse_event_id
 
-__all__ = ["EventStore", "MemoryEventStore", "parse_event_id"]
+if TYPE_CHECKING:
+    from .serving import run_http
+else:
+    __getattr__ = loader(__name__, {"serving": ("run_http",)})
+
+__all__ = ["EventStore", "MemoryEventStore", "parse_event_id", "run_http"]
