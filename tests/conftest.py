@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from .support import async_tests, forking, loops, memory, needs, tables, tiers
+from .support import async_tests, forking, loops, memory, needs, shares, tables, tiers
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 from .support.waiting import blocking_eventually
@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     tables.chosen = config.getoption("--row")
     forking.install()
+    config.pluginmanager.register(shares)
     # A shell without job control starts a background job with SIGINT ignored, and nohup ignores SIGHUP. The children of
     # the tests inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -92,7 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take the numbers of tests that a worker of pytest-xdist has left out."""
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+    left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+    before = node.config.stash.setdefault(LEFT_OUT, {}) if shares.is_shared(node.config) else {}
+    node.config.stash[LEFT_OUT] = Counter(before) + Counter(left_out)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""A test that is dearer than its tier fails, and what a run leaves out runs if its file is named."""
+"""A test that is dearer than its tier fails, what a run leaves out runs if its file is named, and workers share it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ..support.places import ROOT
+from ..support.shares import divided
 
 CONFTEST = """
 from tests.conftest import *
@@ -45,6 +46,15 @@ def test_fails_and_is_dear():
     work(0.2)
     assert False, "its own failure"
 """
+
+
+def test_each_file_is_in_one_share() -> None:
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    for count in (1, 2, 5):
+        shares = divided(files, count)
+        assert sorted(file for each in shares for file in each) == files
+        sizes = [sum(file.stat().st_size for file in each) for each in shares]
+        assert max(sizes) < 1.1 * min(sizes)
 
 
 @pytest.mark.ci

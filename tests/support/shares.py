@@ -1,0 +1,82 @@
+"""Each worker of `pytest -n auto --dist loadfile` collects a share of the files, not all of them to run a share.
+
+To compile, import and collect all tests costs a worker 10 to 25 seconds of processor time. The files are known before,
+and their sizes divide them evenly enough. Files that the command line names are collected and divided as usual.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .places import ROOT
+
+FILES = pytest.StashKey[frozenset[Path]]()
+"""The files of the share of this worker."""
+NUMBERS = pytest.StashKey[dict[int, int]]()
+"""The number of the share, by the specification of a worker."""
+
+
+def is_shared(config: pytest.Config) -> bool:
+    """Return whether the command line names folders alone."""
+    return config.getoption("dist", None) == "loadfile" and all(os.path.isdir(each) for each in config.args)
+
+
+def divided(files: list[Path], count: int) -> list[list[Path]]:
+    """Return shares of the files: each file, the largest first, belongs to the share that is the smallest by then."""
+    sizes = [0] * count
+    shares: list[list[Path]] = [[] for _ in sizes]
+    for size, file in sorted(((file.stat().st_size, file) for file in files), reverse=True):
+        least = sizes.index(min(sizes))
+        sizes[least] += size
+        shares[least].append(file)
+    return shares
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    config, worker = node.config, node.workerinput
+    if is_shared(config):
+        patterns = config.getini("python_files")
+        files = [file for each in config.getini("testpaths") for name in patterns for file in (ROOT / each).rglob(name)]
+        numbers = config.stash.setdefault(NUMBERS, {})
+        number = numbers.setdefault(id(node.gateway.spec), len(numbers))  # also that of a worker that has crashed
+        worker["share"] = [str(file) for file in divided(files, worker["workercount"])[number]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if "share" in worker:
+        config.stash[FILES] = frozenset(map(Path, worker["share"]))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    files = config.stash.get(FILES, None)
+    return True if files is not None and collection_path.is_file() and collection_path not in files else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return more workers than processors: some tests wait."""
+    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if not is_shared(config):
+        return None
+    from xdist.scheduler import EachScheduling  # type: ignore[import-untyped]
+
+    class Shares(EachScheduling):  # type: ignore[misc]
+        """Each worker runs what it has collected."""
+
+        def schedule(self) -> None:
+            # pytest-xdist has set this to the tests of one worker.
+            session = config.pluginmanager.getplugin("dsession")._session
+            session.testscollected = sum(map(len, self.node2collection.values()))
+            super().schedule()
+
+    return Shares(config, log)
