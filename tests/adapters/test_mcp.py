@@ -151,6 +151,7 @@ async def test_malformed_messages_are_exceptions_on_the_stream() -> None:
         assert good == SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
+@pytest.mark.virtual_time
 async def test_the_end_of_the_stream() -> None:
     async with over_memory() as (read_stream, write_stream, there):
         there.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
@@ -168,6 +169,7 @@ async def test_the_end_of_the_stream() -> None:
 
 
 @rows("ending", ["answer", "cancel", "silence", "loss"])
+@pytest.mark.virtual_time
 async def test_a_session_sees_the_end_once_it_has_answered(ending: str, written: list[bytes]) -> None:
     def answer(id: int) -> SessionMessage:
         return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={}))
@@ -240,7 +242,7 @@ async def test_a_cancelled_receiver_loses_no_message() -> None:
 async def test_a_cancelled_sender_tears_no_message() -> None:
     large = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="large", params={"text": "x" * 4_000_000}))
     small = SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="small"))
-    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", ECHO, "0.5"])
+    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", ECHO, "0.2"])
     async with adapter.stdio_client(parameters) as (read_stream, write_stream):
         with anyio.move_on_after(0.05) as scope:
             await write_stream.send(large)

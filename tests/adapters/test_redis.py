@@ -136,7 +136,7 @@ async def test_a_full_redis_makes_a_stream_end_with_a_fault(server: RedisServer)
 
 
 async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) -> None:
-    async with two_stores(server, command_seconds=0.3, lease_seconds=1.5) as (one, other):
+    async with two_stores(server, command_seconds=0.1, lease_seconds=0.5) as (one, other):
         first = await append(one, "s/1", None)
         follower = asyncio.create_task(rest_of(other, first))
         await until_subscribed(server)
@@ -147,7 +147,7 @@ async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) ->
                 assert await append(one, "s/1", b"x") == f"s/1-{number + 2}"
                 await append(one, f"t/{number}", b"x")
 
-        await asyncio.wait_for(write(), 20)  # 200 times 0.3 s would be longer
+        await asyncio.wait_for(write(), 10)  # 200 times 0.1 s would be longer
         with pytest.raises(ConnectionLost):
             await other.stream_of(first)
         server.send_signal(signal.SIGCONT)
@@ -192,7 +192,10 @@ async def resumable(store: RedisEventStore, event_id: str) -> str | None:
     return None
 
 
-async def test_followers_survive_a_redis_that_starts_again_with_its_data(server: RedisServer) -> None:
+async def test_followers_survive_a_redis_that_starts_again_with_its_data(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonrpc_fast.adapters.redis._PAUSE_SECONDS", 0.1)
     await command(server, "CONFIG", "SET", "appendonly", "yes")
     server.kill()
     server.start("appendonly yes", "appendfsync always")

@@ -324,7 +324,7 @@ def test_a_response_that_never_ends_is_a_timeout(tmp_path: Path, module: Any) ->
     from web3._utils.threads import Timeout
 
     with peer(tmp_path / "ipc", [b'{"jsonrpc":"2.0"}{']), pytest.raises(Timeout):
-        module.IPCProvider(tmp_path / "ipc", timeout=1).make_request("m", [])
+        module.IPCProvider(tmp_path / "ipc", timeout=0.2).make_request("m", [])
 
 
 @pytest.mark.usefixtures("unlogged")

@@ -306,7 +306,7 @@ def test_a_slow_client_slows_down_the_server(tmp_path: Path, start: Any) -> None
                 stuck = 0
             except BlockingIOError:
                 stuck += 1
-                time.sleep(0.05)
+                time.sleep(0.02)
         open({str(tmp_path / "written")!r}, "w").write(str(written))
     """)
     process = start(*server)

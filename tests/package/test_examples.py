@@ -128,7 +128,7 @@ def test_a_client_of_bitcoind() -> None:
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Node) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             found = output("bitcoin.py", f"http://user:password@127.0.0.1:{server.server_port}")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import types
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
+from unittest import mock
 
 import uvicorn
 
 from .waiting import settle
 
 HOST = "127.0.0.1"
+QUICK: Final = types.SimpleNamespace(**vars(asyncio) | {"sleep": lambda seconds: asyncio.sleep(seconds / 100)})
+"""asyncio for uvicorn, whose end waits for 0.1 s and then polls every 0.1 s."""
 
 
 @contextlib.asynccontextmanager
@@ -33,5 +37,6 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         yield f"http://{HOST}:{port}"
     finally:
         await settle()  # until the clients have disconnected
-        await server.shutdown()
+        with mock.patch.object(uvicorn.server, "asyncio", QUICK):
+            await server.shutdown()
         await asyncio.gather(*of_lifespan)  # it ends after the server

@@ -73,10 +73,11 @@ async def stdio(_: Path) -> AsyncIterator[Pair]:
 async def served(server_of: Callable[[Any], Any], client_of: Callable[[Any], Any]) -> AsyncIterator[Pair]:
     """Pairs of a client's channel and the one that a server accepts."""
     accepted: asyncio.Queue[Any] = asyncio.Queue()
+    is_over = asyncio.Event()
 
     async def serve(transport: Any) -> None:
         await accepted.put(transport.channel)
-        await asyncio.Event().wait()
+        await is_over.wait()
 
     async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
         client = client_of(server).channel
@@ -90,6 +91,7 @@ async def served(server_of: Callable[[Any], Any], client_of: Callable[[Any], Any
     try:
         yield pair
     finally:
+        is_over.set()
         await server.close(0, 0)
 
 

@@ -120,6 +120,7 @@ class TestServices:
         assert sum(counts) == 200
         assert min(counts) > 20
 
+    @pytest.mark.usefixtures("impatient")
     async def test_a_service_stops_without_its_server(self, server: NatsServer) -> None:
         """It does not wait for a server that is gone or hangs, and gets no messages when the server is back."""
         options: dict[str, Any] = {"error_cb": nothing, "reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
@@ -140,6 +141,7 @@ class TestServices:
                     assert isinstance(found, (ConnectionLost, CallTimeout))
                 assert str(found) == "no service is subscribed to the subject"
 
+    @pytest.mark.usefixtures("impatient")
     async def test_a_service_whose_subscription_cannot_be_drained_gets_no_more(self, server: NatsServer) -> None:
         """A late response to an earlier flush says that the broker reads, but it hangs."""
         options: dict[str, Any] = {"error_cb": nothing, "reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
@@ -299,8 +301,8 @@ class TestServices:
             connected(server, **options) as other,
             Service(connection, "s", {"double": double}),
         ):
-            client = ServiceClient(other, "s", timeout=1.0)
-            assert await client.call("double", [1]) == 2
+            client = ServiceClient(other, "s", timeout=0.2)
+            assert await client.call("double", [1], timeout=10) == 2
             server.kill()
             found = await results_of(*[client.call("double", [1]) for _ in range(20)])
             assert {type(error) for error in found} <= {CallTimeout, ConnectionLost}

@@ -20,6 +20,7 @@ from ...support.waiting import forever, settle
 pytestmark = [needs_server, pytest.mark.usefixtures("each_loop")]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_broker_that_reads_nothing_does_not_delay_the_end(server: NatsServer) -> None:
     transports: list[SubjectTransport] = []
     async with sessions(server, {}, {}, transports) as (one, _):

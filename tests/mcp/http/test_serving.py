@@ -35,7 +35,7 @@ server = Server("slow", "1")
 @server.tool
 async def wait(context: Context) -> str:
     context.report_progress(0)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.2)
     return "waited"
 
 sys.exit(server.serve_http(port=int(sys.argv[1]), uvicorn_options={"log_level": "warning"}))

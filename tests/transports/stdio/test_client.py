@@ -58,7 +58,7 @@ async def test_a_child_replies_and_ends() -> None:
 
 
 async def test_close_writes_what_was_accepted(tmp_path: Path) -> None:
-    child = Child(["sh", "-c", 'sleep 0.5; cat > "$0"', str(tmp_path / "out")])
+    child = Child(["sh", "-c", 'sleep 0.1; cat > "$0"', str(tmp_path / "out")])
     await child.start()
     for number in range(3000):
         child.send(Notification("n", [number, "x" * 1000]))

@@ -246,7 +246,7 @@ def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) ->
 @pytest.mark.parametrize("grace", ["5.0", "None"])
 def test_a_running_handler_replies_after_a_signal(grace: str) -> None:
     command = script(SESSION, f"GRACE = {grace}", RUN_SESSION)
-    assert end_by_signals(command, asked(0.5), signal.SIGTERM) == (answered(0.5), b"", -signal.SIGTERM)
+    assert end_by_signals(command, asked(0.2), signal.SIGTERM) == (answered(0.2), b"", -signal.SIGTERM)
 
 
 def test_unanswered_requests_are_reported() -> None:
