@@ -311,7 +311,7 @@ class ParseError(ValueError):
         reply_expected: False if the message looks like a response (it has `result` or `error`) or a notification. True
             for MISSING_METHOD, which may be a response without its result.
         hint: What the bytes look like, or what is wrong with a header; only from a stream.
-        settles: The ids of the responses that stand before the fault of a text.
+        settles: The ids of the responses before the fault of a text, or in a batch that is refused as a whole.
 
     Raises:
         TypeError: `code` is not a ParseErrorCode.
@@ -386,7 +386,8 @@ class ParseError(ValueError):
 
         The message looks like a response with this id, or has an id and no other member. After a fault of the text it
         is what stands before the fault: the id, and in a batch those of the responses before it. Such an id is not in
-        `id`, because the rest of the text is unknown, and no response may carry it.
+        `id`, because the rest of the text is unknown, and no response may carry it. A batch that is refused as a whole
+        answers what its responses do, up to `Limits.batch_items`.
         """
         if self._settles or self._id is None:
             return self._settles

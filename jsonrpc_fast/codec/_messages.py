@@ -775,11 +775,10 @@ class Rules(dict[int, Verdict]):
         """Whether these members make a valid message."""
         return self[kinds_of({"jsonrpc": "2.0", "id": id, **members}, self.limits, Raw)].fault is None
 
-    def batch_fault(self, items: int) -> ParseError | None:
+    def batch_fault(self, items: int) -> ParseErrorCode | None:
         """Return the fault of a batch as a whole."""
         size: BatchSize = "allowed" if items else "empty"
-        code = batch_fault("too large" if items > self.limits.batch_items else size, self.profile)
-        return None if code is None else ParseError(code)
+        return batch_fault("too large" if items > self.limits.batch_items else size, self.profile)
 
 
 known_rules: Final[dict[int, Rules]] = {}
@@ -847,9 +846,9 @@ def fault_in(obj: Any, rules: Rules) -> ParseError | None:
     if not isinstance(obj, list):
         found = rules[kinds_of(obj, rules.limits, Raw)]
         return None if found.fault is None else _fault_of(obj, found, None)
-    fault = rules.batch_fault(len(obj))
-    if fault is not None:
-        return fault
+    code = rules.batch_fault(len(obj))
+    if code is not None:
+        return ParseError(code)
     for index, item in enumerate(obj):
         found = rules[kinds_of(item, rules.limits, Raw)]
         if found.fault is not None:
@@ -860,6 +859,23 @@ def fault_in(obj: Any, rules: Rules) -> ParseError | None:
 def _fault_of(obj: Any, found: Verdict, index: int | None) -> ParseError:
     id = obj.get("id") if found.is_id_certain else None
     return ParseError(found.fault, id, index=index, reply_expected=found.reply_expected)  # type: ignore[arg-type]
+
+
+def settled_by(items: Iterable[object]) -> tuple[MessageId, ...]:
+    """Return the calls that messages answer."""
+    settles: list[MessageId] = []
+    for item in items:
+        if isinstance(item, ParseError):
+            settles += item.settles
+        elif isinstance(item, Response) and item.id is not None:
+            settles.append(item.id)
+    return tuple(settles)
+
+
+def refused_batch(code: ParseErrorCode, items: Iterable[object]) -> ParseError:
+    """Return the fault of a batch as a whole: it answers the calls that its items answer."""
+    settles = settled_by(items)
+    return ParseError(code, reply_expected=not settles, settles=settles)
 
 
 def fault_with_id(

@@ -16,7 +16,7 @@ from ..codes import ParseErrorCode
 from ..errors import HANDLER_FAILURES
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, MessageId, is_awaitable
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
 from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
@@ -42,7 +42,9 @@ from ._messages import (
     fault_in,
     fault_with_id,
     message_of,
+    refused_batch,
     rules_of,
+    settled_by,
     to_bytes,
 )
 from ._messages import make_fault as _make_fault
@@ -98,8 +100,10 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
         obj = list(obj)
     if not isinstance(obj, list):
         return message_of(as_it_is(obj), rules)
-    fault = rules.batch_fault(len(obj))
-    return fault or [message_of(as_it_is(item), rules, index) for index, item in enumerate(obj)]
+    code = rules.batch_fault(len(obj))
+    if code is not None:
+        return refused_batch(code, [message_of(as_it_is(item), rules) for item in obj[: rules.limits.batch_items]])
+    return [message_of(as_it_is(item), rules, index) for index, item in enumerate(obj)]
 
 
 @overload
@@ -154,8 +158,10 @@ def decode(
         return _malformed(text, malformed.offset, rules)
     if not found.is_batch:
         return _read_envelope(text, found.envelopes[0], rules, None, raw)
-    fault = rules.batch_fault(len(found.envelopes) + found.too_many)
-    return fault or [_read_envelope(text, item, rules, index, raw) for index, item in enumerate(found.envelopes)]
+    code = rules.batch_fault(len(found.envelopes) + found.too_many)
+    if code is not None:
+        return refused_batch(code, (_read_envelope(text, item, rules, None, True) for item in found.envelopes))
+    return [_read_envelope(text, item, rules, index, raw) for index, item in enumerate(found.envelopes)]
 
 
 def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
@@ -179,15 +185,7 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
 def _fault_of_text(code: ParseErrorCode, text: bytes, offset: int, rules: Rules) -> ParseError:
     """The fault of a text that is readable up to `offset`, with the ids of the responses before it."""
     begun, head, end = scan_begun(text[:offset], rules.limits.batch_items)
-    if text.lstrip(b" \t\r\n").startswith(b"[") and rules.batch_fault(1) is not None:
-        return ParseError(code, offset=offset)
-    settles: list[MessageId] = []
-    for index, envelope in enumerate(begun):
-        item = _read_envelope(text, envelope, rules, index, raw=True)
-        if isinstance(item, ParseError):
-            settles += item.settles
-        elif isinstance(item, Response) and item.id is not None:
-            settles.append(item.id)
+    settles = settled_by(_read_envelope(text, envelope, rules, None, True) for envelope in begun)
     last = _fault_of_head(code, text, head, end, rules)
     expected = last.reply_expected and not settles
     return ParseError(code, offset=offset, reply_expected=expected, settles=(*settles, *last.settles))

@@ -165,7 +165,7 @@ def scan_begun(text: bytes, batch_items: int = 1) -> tuple[list[Envelope], Head,
     """Return what the beginning of a text holds, up to its end or its first fault: the complete items of a batch, the
     members of the object that is incomplete (or is no item), and where the end or the fault is.
 
-    Nothing, if there are more than `batch_items` items.
+    Of a batch with more than `batch_items` items, only these are read.
     """
     complete: list[Envelope] = []
     head = Head([], {})
@@ -186,7 +186,7 @@ def scan_begun(text: bytes, batch_items: int = 1) -> tuple[list[Envelope], Head,
             head = Head([], {})
             at = _expect(text, _skip_space(text, at), _COMMA)
             if len(complete) == batch_items:
-                return [], head, at
+                return complete, head, at
     except Malformed as malformed:
         return complete, head, malformed.offset
 

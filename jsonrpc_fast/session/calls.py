@@ -10,7 +10,7 @@ Rules:
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
   - This side never uses an id for two calls at a time.
   - A response settles the call with its id, even if the response is malformed or has no other valid member, or if its
-    text cannot be read behind the id (`ParseError.settles`).
+    text cannot be read behind the id, or its batch is refused (`ParseError.settles`).
   - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
     an unknown id is a fault.
   - An error with the id null, and a malformed response without an id, settles a batch of this side if exactly one has
@@ -543,6 +543,9 @@ class Calls:
         else:
             only = self.only_awaited()
             calls = [] if only is None else [only]
+        return self._settle_all(calls, outcome, settled_by)
+
+    def _settle_all(self, calls: Iterable[Call], outcome: Outcome, settled_by: Any) -> list[Call]:
         settled = [call for call in calls if self.settle(call.id, outcome) is call]
         for call in settled:
             call.settled_by = settled_by
@@ -560,6 +563,10 @@ class Calls:
             else:
                 call.settled_by = fault
                 settled.append(call)
+        # Its end was not read, which answers the rest of the same batch.
+        if fault.code is ParseErrorCode.BATCH_TOO_LARGE:
+            rest = [each for call in settled if call.batch is not None for each in call.batch.calls]
+            settled += self._settle_all(rest, Outcome.FAULT, fault)
         return settled if settled or is_late else None
 
     def progress_with(self, token: ProgressToken, now: float) -> Call | None:

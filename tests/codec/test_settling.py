@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from types import ModuleType
 
@@ -87,18 +88,33 @@ def test_the_calls_that_a_fault_answers(impl: ModuleType, text: bytes, settles: 
     [
         (LSP, b'{"id":1.5,"result":NaN}', ()),
         (JSONRPC, b'{"id":1.5,"result":NaN}', (1.5,)),
-        (LSP, b'[{"id":1,"result":NaN}]', ()),
-        (LSP, b'[{"id":1,"result":1},x', ()),
+        (LSP, b'[{"id":1,"result":NaN}]', (1,)),
+        (LSP, b'[{"id":1,"result":1},x', (1,)),
+        (
+            LSP,
+            b'[{"id":1,"result":1},7,{"id":2,"result":1},{"jsonrpc":"2.0","id":3,"method":"m"}]',
+            (1, 2),
+        ),
+        (LSP, b'[{"jsonrpc":"2.0","id":3,"method":"m"}]', ()),
+        (LSP, b"[]", ()),
         (MCP_2025_11_25, b'{"id":1,"result":NaN}', (1,)),
         (LENIENT, b'{"id":1,"error":null,"result":NaN}', (1,)),
         (JSONRPC.replace(limits=Limits(id_bytes=32)), b'{"id":"%b","result":NaN}' % (33 * b"i"), ()),
         (JSONRPC.replace(limits=Limits(batch_items=2)), b'[{"id":1,"result":1},{"id":2,"result":\xff', (1, 2)),
-        (JSONRPC.replace(limits=Limits(batch_items=1)), b'[{"id":1,"result":1},{"id":2,"result":\xff', ()),
+        (JSONRPC.replace(limits=Limits(batch_items=1)), b'[{"id":1,"result":1},{"id":2,"result":\xff', (1,)),
+        (JSONRPC.replace(limits=Limits(batch_items=1)), b"[%b1},%b1}}]" % (RESULT, ERROR), (7,)),
+        (JSONRPC.replace(limits=Limits(batch_items=1)), b"[%b1},%b1}},x" % (RESULT, ERROR), (7,)),
+        (JSONRPC.replace(limits=Limits(batch_items=2)), b"[%b1},%b1}},x" % (RESULT, ERROR), (7, "a")),
         (JSONRPC.replace(limits=Limits(message_bytes=40)), b'{"id":1,"result":"%b"}' % (99 * b"i"), (1,)),
     ],
 )
 def test_the_profile_decides(impl: ModuleType, profile: Profile, text: bytes, settles: tuple[object, ...]) -> None:
-    assert impl.decode(text, profile).settles == settles
+    fault = impl.decode(text, profile)
+    assert fault.settles == settles
+    assert impl.decode(text, profile, raw=True) == fault
+    assert not (settles and fault.reply_expected)
+    if fault.offset is None and text.startswith(b"[") and text.endswith(b"]"):
+        assert impl.parse(json.loads(text), profile) == fault
 
 
 def test_a_str_with_a_lone_surrogate(impl: ModuleType) -> None:

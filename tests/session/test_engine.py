@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import Error, Notification, ParseError, decode
+from jsonrpc_fast import JSONRPC, LSP, Decoder, Error, Limits, Notification, ParseError, decode
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.hooks import Outcome
@@ -120,6 +120,23 @@ def test_a_malformed_answer_settles_its_call(answer: bytes) -> None:
     assert receive(end, answer) == [call]
     assert call.outcome is Outcome.FAULT
     assert isinstance(call.settled_by, ParseError)
+
+
+def test_a_batch_of_answers_over_the_limit_settles_its_calls() -> None:
+    end = End(decoder=Decoder(profile=JSONRPC.replace(limits=Limits(batch_items=2))))
+    alone, _ = end.call("alone", None, 0.0)
+    calls, _ = end.call_batch([("a", None), ("b", None), ("c", None)], 0.0)
+    result = b'{"jsonrpc":"2.0","id":%d,"result":0}'
+    assert receive(end, b"[%b,%b,%b]" % (result % 3, result % 2, result % 4)) == [calls[1], calls[0], calls[2]]
+    assert {type(call and call.settled_by) for call in calls} == {ParseError}
+    assert alone.outcome is None
+
+
+def test_a_batch_of_answers_that_the_protocol_forbids_settles_its_calls() -> None:
+    end = End(decoder=Decoder(profile=LSP))
+    call, _ = end.call("m", None, 0.0)
+    assert receive(end, b'[{"jsonrpc":"2.0","id":1,"result":1}]') == [call]
+    assert call.outcome is Outcome.FAULT
 
 
 def test_a_malformed_request_settles_no_call() -> None:

@@ -35,7 +35,7 @@ cdef class Raw:
         open_cursor(&cursor, start, PyBytes_GET_SIZE(text))
         skip_space(&cursor)
         if not skip_value(&cursor, &value) or not read_end(&cursor):
-            raise fault_of_text(start, &cursor, None, NULL, None)
+            raise fault_of_text(start, &cursor, None, NULL, False)
         if value.depth > MAX_DEPTH:
             raise make_fault(TOO_DEEP)
         if value.wide:

@@ -229,14 +229,19 @@ def parse(obj, profile=JSONRPC):
     """`_pure.parse`"""
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
+    cdef Rule rule
     cdef list messages
+    cdef list settles
     if type(obj) is tuple:
         obj = list(<tuple>obj)
     if not isinstance(obj, list):
         return check_dict(obj, rules, None, True)
-    fault = batch_fault(len(<list>obj), rules)
-    if fault is not None:
-        return fault
+    rule = rule_of_batch(len(<list>obj), rules)
+    if rule is not None:
+        settles = []
+        for item in (<list>obj)[:rules.batch_items]:
+            settles.extend(settled_by(check_dict(item, rules, None, True)))
+        return refused_batch(rule, settles)
     messages = []
     for index, item in enumerate(<list>obj):
         messages.append(check_dict(item, rules, index, True))
@@ -246,11 +251,12 @@ def parse(obj, profile=JSONRPC):
 cdef object fault_in(obj, Rules rules):
     """The first fault of a message or a batch in dicts; None if there is none."""
     cdef Py_ssize_t index
+    cdef Rule rule
     if not isinstance(obj, list):
         return check_dict(obj, rules, None, False)
-    fault = batch_fault(len(<list>obj), rules)
-    if fault is not None:
-        return fault
+    rule = rule_of_batch(len(<list>obj), rules)
+    if rule is not None:
+        return make_fault(rule)
     for index, item in enumerate(<list>obj):
         fault = check_dict(item, rules, index, False)
         if fault is not None:
@@ -258,14 +264,11 @@ cdef object fault_in(obj, Rules rules):
     return None
 
 
-cdef object batch_fault(Py_ssize_t items, Rules rules):
-    """The fault of a batch as a whole, or None."""
-    cdef Rule rule = rules.fault_of_batches
+cdef Rule rule_of_batch(Py_ssize_t items, Rules rules):
+    """The rule that a batch as a whole breaks, or None."""
     if items > rules.batch_items:
-        rule = rules.fault_of_large_batch
-    elif items == 0:
-        rule = rules.fault_of_empty_batch
-    return None if rule is None else make_fault(rule)
+        return rules.fault_of_large_batch
+    return rules.fault_of_batches if items else rules.fault_of_empty_batch
 
 
 cdef inline object member_of(dict obj, name):

@@ -1,11 +1,10 @@
 """The slow path: from the envelopes that the scanner finds to messages and faults."""
 
 
-cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules, Envelope* envelope, list items):
+cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules, Envelope* envelope, bint in_batch):
     """The fault of a text that stops being JSON at `cursor.fault`; invalid UTF-8 comes first.
 
-    rules: None if the text is not a message. envelope: of the message in which it is, or NULL. items: those of the batch
-    before it, or None.
+    rules: None if the text is not a message. envelope: of the message in which it is, or NULL.
     """
     cdef const uint8_t* invalid
     if cursor.out_of_memory:
@@ -15,28 +14,22 @@ cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules, Env
         if invalid != NULL:
             return make_fault(INVALID_UTF8, None, invalid - start)
         return make_fault(MALFORMED_JSON, None, cursor.fault - start)
+    settles = settled_in(start, cursor.end, rules) if in_batch else []
     if invalid != NULL:
-        return fault_after(INVALID_UTF8, invalid - start, cursor, rules, envelope, items)
+        return fault_after(INVALID_UTF8, invalid - start, cursor, rules, envelope, settles)
     if cursor.fault < cursor.end and cursor.fault[0] == c"\\":
         found = fault_of_surrogate(start, cursor, rules)
         if found is not None:
             return found
-    return fault_after(MALFORMED_JSON, cursor.fault - start, cursor, rules, envelope, items)
+    return fault_after(MALFORMED_JSON, cursor.fault - start, cursor, rules, envelope, settles)
 
 
-cdef object fault_after(Rule rule, offset, Cursor* cursor, Rules rules, Envelope* envelope, list items):
-    """The fault of a text that is readable up to `cursor.fault`, with the ids of the responses before it."""
+cdef object fault_after(Rule rule, offset, Cursor* cursor, Rules rules, Envelope* envelope, list settles):
+    """The fault of a text that is readable up to `cursor.fault`. settles: the responses before the last message."""
     cdef bint reply_expected = True
     cdef Value* value
     cdef Verdict* verdict
-    cdef list settles = []
-    if items is not None:
-        for item in items:
-            if type(item) is ParseError:
-                settles.extend(settled_by(item))
-            elif type(item) is Response and (<Response>item).id is not None:
-                settles.append((<Response>item).id)
-    if envelope != NULL and envelope.is_object and (items is None or rules.fault_of_batches is None):
+    if envelope != NULL and envelope.is_object:
         value = &envelope.members[<int>MEMBER_ID]
         # A number at the end may continue.
         id = ABSENT if value.start == NULL or value.end >= cursor.fault else certain_id(value, rules)
@@ -45,18 +38,44 @@ cdef object fault_after(Rule rule, offset, Cursor* cursor, Rules rules, Envelope
         reply_expected = verdict.reply_expected
         if verdict.is_id_certain and not reply_expected:
             settles.append(id)
-    if PyList_GET_SIZE(settles) == 0:
-        return make_fault(rule, None, offset, None, reply_expected)
-    return make_fault(rule, None, offset, None, False, tuple(settles))
+    return make_fault(rule, None, offset, None, reply_expected and not settles, tuple(settles))
 
 
-cdef object settled_by(fault):
-    """`errors.ParseError.settles`"""
-    settles = <object>place_at(fault, SETTLES_OFFSET)[0]
-    id = <object>place_at(fault, ID_OFFSET)[0]
+cdef list settled_in(const uint8_t* start, const uint8_t* end, Rules rules):
+    """The calls that the allowed items of a batch answer, up to its first fault. One item at a time is in memory."""
+    cdef Cursor cursor
+    cdef Envelope envelope
+    cdef Envelope error
+    cdef Py_ssize_t left = rules.batch_items
+    cdef list settles = []
+    open_cursor(&cursor, start, end - start)
+    skip_space(&cursor)
+    cursor.at += 1  # the bracket
+    skip_space(&cursor)
+    while left > 0 and read_message(&cursor, &envelope, &error):
+        left -= 1
+        item = read_envelope(&envelope, &error, rules, None, None)
+        settles.extend(settled_by(item))
+        skip_space(&cursor)
+        if not expect(&cursor, c","):
+            break
+        skip_space(&cursor)
+    if cursor.out_of_memory:
+        raise MemoryError
+    return settles
+
+
+cdef object settled_by(item):
+    """`_messages.settled_by`"""
+    if type(item) is Response:
+        return () if (<Response>item).id is None else ((<Response>item).id,)
+    if type(item) is not ParseError:
+        return ()
+    settles = <object>place_at(item, SETTLES_OFFSET)[0]
+    id = <object>place_at(item, ID_OFFSET)[0]
     if settles or id is None:
         return settles
-    if place_at(fault, REPLY_EXPECTED_OFFSET)[0] == TRUE_VALUE and place_at(fault, CODE_OFFSET)[0] != <PyObject*>MISSING_METHOD:
+    if place_at(item, REPLY_EXPECTED_OFFSET)[0] == TRUE_VALUE and place_at(item, CODE_OFFSET)[0] != <PyObject*>MISSING_METHOD:
         return ()
     return (id,)
 
@@ -408,7 +427,7 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw, fast_items)
     if not read_message(&cursor, &envelope, &error) or not read_end(&cursor):
-        return fault_of_text(start, &cursor, rules, &envelope, None)
+        return fault_of_text(start, &cursor, rules, &envelope, False)
     return read_envelope(&envelope, &error, rules, None, raw)
 
 
@@ -433,6 +452,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     cdef Py_ssize_t count_at = maximum // 16
     cdef list messages = []
     cdef PyObject* message
+    cdef Rule rule
     cdef ValueReader reader
     open_reader(&reader, start, past_last_brace(cursor.at, cursor.end), rules.depth, rules.numbers)
     cursor.at += 1
@@ -454,7 +474,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 cursor.at = reader.at
                 append_owned(messages, message)
             elif not read_message(cursor, &envelope, &error):
-                return fault_of_text(start, cursor, rules, &envelope, messages)
+                return fault_of_text(start, cursor, rules, &envelope, True)
             elif rules.fault_of_batches is None:
                 messages.append(read_envelope(&envelope, &error, rules, count, raw))
             count += 1
@@ -463,14 +483,14 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                 cursor.at += 1
                 break
             if not expect(cursor, c","):
-                return fault_of_text(start, cursor, rules, NULL, messages)
+                return fault_of_text(start, cursor, rules, NULL, True)
             if count == maximum:
                 return fault_of_many(start, cursor, rules)
             skip_space(cursor)
     if not read_end(cursor):
-        return fault_of_text(start, cursor, rules, NULL, messages)
-    fault = batch_fault(count, rules)
-    return messages if fault is None else fault
+        return fault_of_text(start, cursor, rules, NULL, True)
+    rule = rule_of_batch(count, rules)
+    return messages if rule is None else refused_batch(rule, settled_in(start, cursor.end, rules))
 
 
 cdef inline const uint8_t* past_last_brace(const uint8_t* at, const uint8_t* end) noexcept:
@@ -483,9 +503,15 @@ cdef inline const uint8_t* past_last_brace(const uint8_t* at, const uint8_t* end
 cdef object fault_of_many(const uint8_t* start, Cursor* cursor, Rules rules):
     """Return the fault of a batch that continues after the allowed items; invalid UTF-8 comes first."""
     cdef const uint8_t* invalid = find_invalid(start, cursor.end)
+    settles = settled_in(start, cursor.end, rules)
     if invalid != NULL:
-        return make_fault(INVALID_UTF8, None, invalid - start)
-    return batch_fault(rules.batch_items + 1, rules)
+        return refused_batch(INVALID_UTF8, settles, invalid - start)
+    return refused_batch(rules.fault_of_large_batch, settles)
+
+
+cdef object refused_batch(Rule rule, list settles, offset=None):
+    """`_messages.refused_batch`"""
+    return make_fault(rule, None, offset, None, not settles, tuple(settles))
 
 
 cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t maximum) noexcept:
