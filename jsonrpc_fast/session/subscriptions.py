@@ -36,7 +36,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from .._checks import check_count
 from ..codec import Raw
-from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
 from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
@@ -214,7 +214,7 @@ class Subscriptions:
             raise StateError("the session is not started")
         else:
             self.session_began(session)
-            session.add_close_callback(self._on_closed)
+            session.add_close_callback(lambda: self.connecting_ended(_loss_of(session)))
 
     async def subscribe(self, *params: Any, timeout: float | None = None) -> Subscription:
         """Subscribe.
@@ -321,9 +321,6 @@ class Subscriptions:
         self.session_ended()
         for subscription in list(self._open):
             subscription._end(loss)
-
-    def _on_closed(self) -> None:
-        self.connecting_ended(ConnectionLost("the connection is closed", was_sent=False))
 
     async def _subscribe_again(self, routes: _Routes, subscription: Subscription) -> None:
         assert isinstance(self._source, ReconnectingSession)
@@ -445,6 +442,12 @@ class Subscriptions:
         except Exception as error:
             return error
         return None
+
+
+def _loss_of(session: Session) -> ConnectionLost:
+    error = lost("the connection is closed", "the connection broke", session.fault)
+    error.was_sent = False
+    return error
 
 
 def _now() -> float:

@@ -280,6 +280,17 @@ async def test_a_loss_ends_every_reader_after_what_has_arrived() -> None:
     assert wire.received == []
 
 
+async def test_a_loss_says_why_to_every_reader() -> None:
+    async with session_and_wire() as (session, wire):
+        subscriptions, subscription = await subscribed(session, wire, 1)
+        wire.transport.channel.write(b'{"jsonrpc":')
+        await wire.transport.disconnect()
+        for work in (anext(subscription), subscriptions.subscribe("x")):
+            with pytest.raises(ConnectionLost, match="the stream ended inside a message") as caught:
+                await work
+            assert caught.value.__cause__ is session.fault
+
+
 async def test_one_that_waits_is_woken_by_the_loss() -> None:
     async with session_and_wire() as (session, wire):
         _, subscription = await subscribed(session, wire, 1)
