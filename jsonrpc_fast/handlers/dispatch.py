@@ -381,9 +381,11 @@ class Dispatch:
             error: An EncodeError, or an exception that a method of the payload raised.
         """
         if isinstance(error, EncodeError):
-            with contextlib.suppress(*HANDLER_FAILURES):
-                options: dict[str, Any] = {"delimited": is_line, "option": self._option}
+            options: dict[str, Any] = {"delimited": is_line, "option": self._option}
+            try:
                 return encode_models(error, self._default, self._encoders.encode_result, item.id, result, **options)
+            except HANDLER_FAILURES as failure:  # that of a model, which says more
+                error = failure
         encode = partial(self._encode_error, item, is_line)
         return response_to_failure(error, item.method, item.id, encode, self._report)[0]
 

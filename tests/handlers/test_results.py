@@ -83,6 +83,22 @@ def test_what_is_no_model_is_an_internal_error(value: Any, caplog: pytest.LogCap
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [EncodeError] * 2
 
 
+class Refusing(pydantic.BaseModel):
+    value: int = 0
+
+    @pydantic.field_serializer("value")
+    def write(self, value: int) -> int:
+        raise ValueError("the reason")
+
+
+@rows("value", [Refusing(), [Refusing()]])
+def test_the_log_has_the_reason_of_a_model_that_refuses_to_be_written(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert b'"code":-32603' in Handlers({"m": lambda: value}).dispatch(CALL)
+    assert "ValueError: the reason" in caplog.text
+
+
 def test_the_function_itself() -> None:
     assert to_jsonable(STRUCT) == {"createdAt": "2026-11-22T15:00:00Z", "rawBytes": "aGk="}
     with pytest.raises(TypeError, match=r"^complex cannot be written as JSON$"):
