@@ -228,16 +228,18 @@ class Catalog:
                 identity = item[key]
                 if key == "name":
                     identity = self._prefixes.join(upstream.name, identity)
-                # The first server wins: of two items with the same name, the client could call only one.
-                if identity not in found:
-                    try:
-                        # An item may be too deep to be written as JSON, or contain a wide integer: only this item is
-                        # left out.
-                        found[identity] = Raw(dumps({**item, key: identity}))
-                    except (EncodeError, ValueError):
-                        _logger.warning("%s: an item of %s is left out", upstream.name, method)
-                    else:
-                        self._note_schema(method, identity, item, found[identity])
+                try:
+                    # The first server wins: the client could call only one of two items with the same name.
+                    if identity in found:
+                        raise ValueError(f"it has the {key} of an item before it")
+                    # An item may be too deep to be written as JSON: only this item is left out.
+                    found[identity] = Raw(dumps({**item, key: identity}))
+                except (EncodeError, ValueError) as error:
+                    _logger.warning(
+                        "%s: an item of %s is left out: /%s/%d %s", upstream.name, method, name, place, error
+                    )
+                else:
+                    self._note_schema(method, identity, item, found[identity])
         return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
 
     def _shown_tools(self, name: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from typing import Any, Final, Unpack
 
 from ..._checks import check_count, check_headers, check_seconds
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
-from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse, malformed
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, malformed
 from ...framing.sse import Event
 from ...profile import JSONRPC
 from ...transports.channel import Channel, Events
@@ -450,6 +450,8 @@ class StreamableHttpClient(Connection):
         item = decode(event.data, self.profile, raw=self._raw)
         if event.type == "message" or isinstance(item, Response):
             self._on_item(post, item, response)
+        else:
+            self._report_fault(InvalidResponse("the server sent an event of the type `error` that is no response"))
 
     def _on_item(self, post: _Post | None, item: Any, response: Any) -> None:
         """Handle a message of the response to a request, or of the GET stream."""
@@ -512,7 +514,11 @@ class StreamableHttpClient(Connection):
         cursor = Cursor()
         try:
             http_response = await self._events.open(session)
-            while http_response is not None:
+            if isinstance(http_response, HttpStatusError):
+                if http_response.status != 405:  # by which a server says that it has no such stream
+                    self._report_fault(http_response)
+                return
+            while True:
                 fault = await self._read_events(http_response, cursor, None)
                 # An idle stream times out: that is not a fault, and the stream is opened again.
                 if fault is not None and not isinstance(fault, CallTimeout):

@@ -124,17 +124,16 @@ class EventReader:
                 await self.may_read.wait()
 
     async def open(self, session: NegotiatedSession) -> Any:
-        """Open the GET stream of a session and return the HTTP response; None if the server has no such stream.
+        """Open the GET stream of a session and return the HTTP response, or how a server refuses to open one.
 
         Raises:
             ConnectionLost: As in `resume`.
         """
         found = await self._get(session_headers(session))
-        if not isinstance(found, Exception):
-            return found
-        # A server need not have this stream: then it responds with 405.
-        is_refused = isinstance(found, HttpStatusError) and found.status not in TRANSIENT_STATUSES
-        return None if is_refused else await self.resume(Cursor(), session)
+        is_final = not isinstance(found, Exception) or (
+            isinstance(found, HttpStatusError) and found.status not in TRANSIENT_STATUSES
+        )
+        return found if is_final else await self.resume(Cursor(), session)
 
     async def _get(self, headers: dict[str, str]) -> Any:
         """Send a GET. Return the HTTP response if it carries a stream of events; otherwise why it does not."""

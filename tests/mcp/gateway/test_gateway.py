@@ -232,7 +232,7 @@ def test_names_that_a_tool_may_not_have() -> None:
 async def test_the_log_names_the_server_and_holds_no_payload(caplog: pytest.LogCaptureFixture) -> None:
     answers = {
         "tools/list": {"tools": "xyzzy"},
-        "prompts/list": {"prompts": [{"name": 5, "x": "xyzzy"}, {"name": "p"}]},
+        "prompts/list": {"prompts": [{"name": 5, "x": "xyzzy"}, {"name": "p"}, {"name": "p"}]},
     }
     gateway = Gateway({"one": Scripted(answers), "other": Shop().server})
     with caplog.at_level(logging.INFO, "jsonrpc_fast.gateway"):
@@ -241,6 +241,7 @@ async def test_the_log_names_the_server_and_holds_no_payload(caplog: pytest.LogC
             assert [prompt["name"] for prompt in await client.list_prompts()] == ["one_p", "other_greet"]
     assert "one: is left out of tools/list" in caplog.text
     assert "one: an item of prompts/list is left out: /prompts/0/name must be a string" in caplog.text
+    assert "one: an item of prompts/list is left out: it has the name of an item before it" in caplog.text
     assert "xyzzy" not in caplog.text
 
 

@@ -123,7 +123,7 @@ async def test_a_stream_of_events_answers_a_request() -> None:
 
 
 async def test_an_error_in_an_event_of_type_error() -> None:
-    """Some servers send it so. The specification has no such event, and one that is not a response is skipped."""
+    """Some servers send it so. The specification has no such event, and one that is not a response is a fault."""
     errors = [
         b'event: error\ndata: {"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"quota"}}\n\n',
         b'event: error\ndata: {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"quota"}}\n\n',
@@ -136,12 +136,19 @@ async def test_an_error_in_an_event_of_type_error() -> None:
 
     for events in errors:
         for revision in (legacy, modern):
-            async with http_script(revision(answer)) as server, mcp.connect(server.url) as client:
+            faults: list[BaseException] = []
+            async with (
+                http_script(revision(answer)) as server,
+                mcp.connect(server.url, hooks=Faults(faults)) as client,
+            ):
                 with pytest.raises((RpcError, ConnectionLost)) as caught:
                     await asyncio.wait_for(client.call_tool("add"), 20)
                 assert str(caught.value) == (
                     "quota (-32000)" if b"code" in events else "the stream of the server ended before the response"
                 )
+            assert [str(fault) for fault in faults] == (
+                [] if b"code" in events else ["the server sent an event of the type `error` that is no response"]
+            )
 
 
 async def test_calls_in_flight_are_as_many_posts() -> None:
@@ -247,6 +254,25 @@ async def test_the_get_stream_delivers_notifications_and_is_resumed() -> None:
         ):
             assert [await heard.get() for _ in range(3)] == ["0", "1", "2"]
         assert [request.rpc for request in server.requests][-1] == "DELETE"
+
+
+@rows(
+    ("status", "faults"),
+    [(405, []), (403, ["HTTP status 403"]), (404, ["HTTP status 404"]), (501, ["HTTP status 501"])],
+)
+async def test_a_refused_get_stream_is_reported(status: int, faults: list[str]) -> None:
+    """405 says that there is no such stream. Behind any other status there may be messages that are never heard."""
+    found: list[BaseException] = []
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        await (reply.send(status=status) if request.rpc == "GET" else reply.send(request.result(TEXT)))
+
+    async with http_script(legacy(answer, listens=True)) as server:
+        async with mcp.connect(server.url, mode="legacy", hooks=Faults(found)) as client:
+            await eventually(lambda: len(server.sent("GET")) == 1)
+            assert await client.call_tool("add") == TEXT
+        assert len(server.sent("GET")) == 1  # it is not asked again
+    assert list(map(str, found)) == faults
 
 
 async def test_a_session_that_ended_is_begun_again() -> None:
