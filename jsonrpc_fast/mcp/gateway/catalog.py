@@ -235,9 +235,7 @@ class Catalog:
                     # An item may be too deep to be written as JSON: only this item is left out.
                     found[identity] = Raw(dumps({**item, key: identity}))
                 except (EncodeError, ValueError) as error:
-                    _logger.warning(
-                        "%s: an item of %s is left out: /%s/%d %s", upstream.name, method, name, place, error
-                    )
+                    _logger.warning("%s: an item of %s is left out: %s", upstream.name, method, error)
                 else:
                     self._note_schema(method, identity, item, found[identity])
         return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
