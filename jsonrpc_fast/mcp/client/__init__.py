@@ -12,7 +12,6 @@
     limits      deadlines of methods that wait for several messages, and restarts of a server
     oauth       sign-in: in the browser, or as a program
     loopback    receives the redirect at the end of a sign-in in the browser
-    dpop        binds tokens to a key
     token_stores  where tokens are kept
 
 Needs the extra `mcp`.

@@ -3,10 +3,9 @@
     connect(url, auth="oauth")                               # a person, in the browser: the same as oauth.browser()
     connect(url, auth=oauth.browser(client_id="my-app"))     # registered in advance
     connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
-    connect(url, auth=oauth.workload_identity("reports", "/var/run/secrets/token", issuer="https://login.example.org"))
 
 The official SDK (`mcp`) implements OAuth: it finds and checks metadata, registers the client, and supports PKCE, the
-authorization code, refreshed tokens, more scopes on demand (step-up), client credentials and identity assertions. This
+authorization code, refreshed tokens, more scopes on demand (step-up) and client credentials. This
 module opens the browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
 
 Rules:
@@ -20,8 +19,6 @@ Rules:
     sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
     cut off.
   - Requests share one sign-in, and do not wait for each other.
-  - A server that asks for DPoP (a challenge of that scheme) gets tokens that are bound to a key, which is stored with
-    them, and a proof with each request (RFC 9449).
 
 Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 8252, RFC 9700.
 """
@@ -32,9 +29,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import re
-import secrets
 import socket
 import sys
 import time
@@ -43,8 +37,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
@@ -64,7 +57,6 @@ try:
         PrivateKeyJWTOAuthProvider,
         SignedJWTParameters,
     )
-    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.server.auth.provider import AuthorizationErrorCode, TokenErrorCode
     from mcp.shared.auth import (
@@ -81,10 +73,7 @@ except ImportError as _error:
         'sign-in needs the extra `mcp-client-oauth`: pip install "jsonrpc_fast[mcp-client-oauth]"'
     ) from _error
 
-if TYPE_CHECKING:
-    from .dpop import Proofs
-
-__all__ = ["OAuth", "browser", "client_credentials", "identity_assertion", "private_key", "workload_identity"]
+__all__ = ["OAuth", "browser", "client_credentials", "private_key"]
 
 M = TypeVar("M", bound=BaseModel)
 Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
@@ -115,9 +104,6 @@ _FAULTS: Final = {
 """The fault at each step of the SDK, and the faults that this module finds."""
 _REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 """The codes with which an authorization server says that a refresh token is of no more use (RFC 6749, section 5.2)."""
-_NO_SECRET: Final = secrets.token_hex()
-"""The placeholder for the secret of a client without one: the SDK requires a secret, and `_prepare` removes it."""
-_DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
 """The SDK's current step, one of _FAULTS, while it runs."""
@@ -142,12 +128,15 @@ class OAuth(httpx2.Auth):
     """
 
     def __init__(
-        self, make: Callable[[str, Any], httpx2.Auth], store: TokenStore | None, sign_in_seconds: float | None = None
+        self,
+        make: Callable[[str, Any], OAuthClientProvider],
+        store: TokenStore | None,
+        sign_in_seconds: float | None = None,
     ) -> None:
         self._make = make
         self._store: TokenStore = MemoryStore() if store is None else store
         self._sign_in_seconds = sign_in_seconds
-        self._provider: httpx2.Auth | None = None
+        self._provider: OAuthClientProvider | None = None
         self._storage: _Storage
         # The first requests may come together, but the store is read only once.
         self._opening = asyncio.Lock()
@@ -187,15 +176,13 @@ class OAuth(httpx2.Auth):
         async with client, client.stream("POST", server, json=message, headers=accept):
             pass
 
-    async def _open(self, server: str) -> httpx2.Auth:
+    async def _open(self, server: str) -> OAuthClientProvider:
         async with self._opening:
             if self._provider is None:
                 self._storage = _Storage(self._store, server)
                 await self._storage.read()
                 self._provider = self._make(server, self._storage)
-                # The provider of identity assertions is of another class, and has no such context.
-                if isinstance(self._provider, OAuthClientProvider):
-                    self._storage.context = self._provider.context
+                self._storage.context = self._provider.context
             return self._provider
 
     async def async_auth_flow(self, request: httpx2.Request) -> Flow:
@@ -234,13 +221,7 @@ class OAuth(httpx2.Auth):
                             outgoing = await _step(flow.__anext__(), stage)
                             continue
                     outgoing = _prepare(outgoing, self._storage.server)
-                proofs = self._sign(outgoing, stage)
                 response = yield outgoing
-                # RFC 9449, section 8: the server may require its nonce in the proof. The request is repeated once.
-                if proofs is not None and proofs.take_nonce(response):
-                    _bound(response)
-                    self._sign(outgoing, stage)
-                    response = yield outgoing
                 # Only these responses are read here. The body of any other belongs to the caller, who may stream it.
                 if outgoing is not request or response.status_code in (401, 403):
                     _bound(response)
@@ -248,8 +229,6 @@ class OAuth(httpx2.Auth):
                         response = await self._read(response, outgoing, stage)
                         if is_refresh and response.status_code not in (200, 201):
                             await _check_refusal(response)
-                    elif self._storage.proofs is None and _DPOP.search(response.headers.get("www-authenticate", "")):
-                        self._storage.proofs = _proofs(None)
                 elif flow is None:
                     return
                 if outgoing is request and sent is not None:
@@ -269,21 +248,6 @@ class OAuth(httpx2.Auth):
                 await flow.aclose()
             await refreshing.aclose()
 
-    def _sign(self, outgoing: httpx2.Request, stage: str) -> Proofs | None:
-        """Add a proof to a request, if tokens are bound to a key. Return the maker of the proof."""
-        proofs = self._storage.proofs
-        scheme, _, token = outgoing.headers.get("authorization", "").partition(" ")
-        if proofs is None:
-            return None
-        if stage == "token" and "form" in outgoing.headers.get("content-type", ""):
-            proofs.sign(outgoing)
-            return proofs
-        if not self._storage.is_bound or scheme not in ("Bearer", "DPoP"):
-            return None
-        outgoing.headers["authorization"] = f"DPoP {token}"
-        proofs.sign(outgoing, token)
-        return proofs
-
     async def _read(self, response: httpx2.Response, outgoing: httpx2.Request, stage: str) -> httpx2.Response:
         """Check a response of an authorization server. Return it in a form that the SDK reads; {} if unusable."""
         if response.status_code not in (200, 201):
@@ -301,20 +265,8 @@ class OAuth(httpx2.Auth):
                 if isinstance(address := found.get(name), str):
                     _check_address(address, self._storage.server)
         if stage == "token":
-            is_bound = "dpop" in outgoing.headers and str(found.get("token_type")).lower() == "dpop"
-            # The SDK only knows bearer tokens; `_sign` writes the scheme DPoP later.
-            found = {**found, "token_type": "Bearer"} if is_bound else found
-            if _tokens(found) is None:
-                found = {}
-            else:
-                self._storage.is_bound = is_bound
+            found = {} if _tokens(found) is None else found
         return httpx2.Response(response.status_code, json=found, request=outgoing)
-
-
-def _proofs(pem: str | None) -> Proofs:
-    from .dpop import Proofs  # few servers need it
-
-    return Proofs(pem)
 
 
 @dataclass(eq=False, repr=False)
@@ -323,11 +275,9 @@ class _Storage:
 
     Attributes:
         server: The URL of the server.
-        context: The context of the SDK; None for a provider that has no such object.
+        context: The context of the SDK; None before its provider is made.
         client: The client, if it was registered in advance.
         port: The port of the redirect, if there is one.
-        proofs: Makes the proofs of DPoP; None where no server asked for them.
-        is_bound: Whether the token is bound to the key of `proofs`.
         has_metadata: Whether the authorization server sent something as its metadata.
         issuer: The name of the authorization server in its metadata; "" if it is not known.
     """
@@ -338,8 +288,6 @@ class _Storage:
     context: OAuthContext | None = None
     client: OAuthClientInformationFull | None = None
     port: int | None = None
-    proofs: Proofs | None = None
-    is_bound: bool = False
     has_metadata: bool = False
     issuer: str = ""
 
@@ -351,7 +299,6 @@ class _Storage:
         current = self.context.current_tokens
         if found is None or (current is not None and found.access_token == current.access_token):
             return False
-        self.is_bound = False
         await self.read()
         self.context.current_tokens = await self.get_tokens()
         self.context.client_info = await self.get_client_info()
@@ -360,9 +307,6 @@ class _Storage:
     async def read(self) -> None:
         text = await self._store.load(self.server)
         self._record = _members(text or "{}")
-        with contextlib.suppress(ValueError):
-            if (pem := self._record.get("key")) is not None:
-                self.proofs, self.is_bound = _proofs(str(pem)), True
 
     async def get_tokens(self) -> OAuthToken | None:
         tokens = _tokens(self._record.get("tokens"))
@@ -384,8 +328,7 @@ class _Storage:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         # The time of expiry, not a duration, because the record outlives the process.
         until = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        key = self.proofs.pem if self.proofs is not None and self.is_bound else None
-        self._record.update(tokens=_plain(tokens), until=until, key=key)
+        self._record.update(tokens=_plain(tokens), until=until)
         if self.context is not None:
             self._record["issuer"] = _plain(self.context.oauth_metadata)
             self._record["issuer_name"] = self.issuer
@@ -445,7 +388,7 @@ def browser(
     if client_secret is not None and client_id is None:
         raise ValueError("client_secret needs a client_id")
 
-    def make(server: str, storage: _Storage) -> httpx2.Auth:
+    def make(server: str, storage: _Storage) -> OAuthClientProvider:
         # The same port as last time: authorization servers compare the whole address with the registered one.
         port = storage.port = redirect_port or storage.kept_port() or _free_port()
         redirect_uri = f"http://{HOST}:{port}{PATH}"
@@ -526,78 +469,6 @@ def private_key(
         ),
         store,
     )
-
-
-def identity_assertion(
-    client_id: str,
-    client_secret: str,
-    assertion: Callable[[str, str], Awaitable[str]],
-    *,
-    issuer: str,
-    method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
-    store: TokenStore | None = None,
-) -> OAuth:
-    """Return an `auth` for a person who has already signed in at the company's identity provider (ID-JAG).
-
-    Args:
-        client_id: The id by which the authorization server knows the program.
-        client_secret: Its secret.
-        assertion: An async function that takes the issuer and the URL of the server, and returns the identity
-            assertion that the identity provider makes for them.
-        issuer: The authorization server of the MCP server.
-        method: How the client sends its id and its secret.
-        store: Keeps the tokens; by default in memory.
-
-    Raises:
-        TypeError, ValueError: An argument has the wrong type or value.
-    """
-    _check_program(issuer, client_id=client_id, client_secret=client_secret)
-    check_callable("assertion", assertion, may_be_none=False)
-    return OAuth(
-        lambda server, storage: IdentityAssertionOAuthProvider(
-            server,
-            storage,
-            client_id,
-            client_secret,
-            issuer,
-            partial(_asserted, assertion),
-            token_endpoint_auth_method=method,
-        ),
-        store,
-    )
-
-
-def workload_identity(
-    client_id: str,
-    token: str | os.PathLike[str] | Callable[[str, str], Awaitable[str]],
-    *,
-    issuer: str,
-    store: TokenStore | None = None,
-) -> OAuth:
-    """Return an `auth` for a program that its platform identifies: Kubernetes, SPIFFE, a cloud, a CI service.
-
-    The platform's token is exchanged for an access token (RFC 7523, section 2.1). The client has no secret.
-
-    Args:
-        client_id: The id by which the authorization server knows the program.
-        token: The path of the file that holds the platform's token, which is read for each exchange; or an async
-            function that takes the issuer and the URL of the server, and returns the token.
-        issuer: The issuer that trusts the platform. No other server gets the token.
-        store: Keeps the tokens; by default in memory.
-
-    Raises:
-        TypeError, ValueError: An argument has the wrong type or value.
-    """
-    if isinstance(token, (str, os.PathLike)):
-        assertion: Callable[[str, str], Awaitable[str]] = partial(_read_token, token)
-    else:
-        check_callable("token", token, may_be_none=False)
-        assertion = token
-    return identity_assertion(client_id, _NO_SECRET, assertion, issuer=issuer, method="client_secret_post", store=store)
-
-
-async def _read_token(path: str | os.PathLike[str], audience: str, resource: str) -> str:
-    return (await asyncio.to_thread(Path(path).read_text)).strip()
 
 
 def _check_program(issuer: str, **texts: str) -> None:
@@ -718,12 +589,8 @@ def _is_same_issuer(one: object, other: str) -> bool:
 
 
 def _prepare(request: httpx2.Request, server: str) -> httpx2.Request:
-    """Return a request of the SDK with limits, and without the secret of a client that has none."""
+    """Return a request of the SDK with limits."""
     _check_address(request.url, server)
-    form = _form_of(request) if _stage_of(request) == "token" else {}
-    if form.get("client_secret") == _NO_SECRET:
-        del form["client_secret"]
-        request = httpx2.Request("POST", request.url, data=form)
     # A compressed response could expand to any size.
     request.headers["accept-encoding"] = "identity"
     request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()

@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 import os
+import runpy
 import secrets
 import socket
 import sys
@@ -60,6 +61,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.asgi_servers import serving
 from ...support.clock import moving_clock
+from ...support.places import ROOT
 from ...support.tables import rows
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -824,49 +826,37 @@ async def test_a_program_signs_who_it_is(kind: str) -> None:
             assert await text_of(client, "read") == "anna"
 
 
-async def test_an_identity_is_asserted() -> None:
-    async def assertion(issuer: str, resource: str) -> str:
-        return f"{issuer} {resource}"
-
-    async with world() as here:
-
-        def is_asserted(form: Any, request: Request) -> bool:
-            return bool(form["assertion"] == f"{here.issuer} {here.url}")
-
-        here.answers["/token"] = token_endpoint(here, is_asserted)
-        auth = oauth.identity_assertion("reports", SECRET, assertion, issuer=here.issuer)
-        async with here.connect(auth) as client:
-            assert await text_of(client, "read") == "anna"
-
-
-@rows("kind", ["file", "function"])
-async def test_a_platform_says_who_a_program_is(kind: str, tmp_path: Path) -> None:
+@rows("status", [200, 400])
+async def test_a_platform_says_who_a_program_is(status: int, tmp_path: Path) -> None:
+    """The example, whose `Auth` is one of httpx2."""
+    made = runpy.run_path(str(ROOT / "examples" / "mcp_workload.py"))["Exchanged"]
     forms: list[dict[str, Any]] = []
-    path = tmp_path / "token"
-    path.write_text("a.b.c\n")
 
-    async def token(issuer: str, resource: str) -> str:
+    async def token() -> str:
         return "a.b.c"
 
     async with world() as here:
 
         def is_of_the_platform(form: Any, request: Request) -> bool:
             forms.append(dict(form))
-            return form["assertion"] == "a.b.c" and "authorization" not in request.headers
+            return status == 200 and form["assertion"] == "a.b.c" and "authorization" not in request.headers
 
         here.answers["/token"] = token_endpoint(here, is_of_the_platform)
-        auth = oauth.workload_identity("reports", path if kind == "file" else token, issuer=here.issuer)
+        auth = made(f"{here.base}/token", token, client_id="reports", resource=here.url)
+        if status != 200:
+            with pytest.raises(SignInError, match="responded with the HTTP status"):
+                await here.connect(auth).__aenter__()
+            return
         async with here.connect(auth) as client:
             assert await text_of(client, "read") == "anna"
-        assert forms[0] == {
-            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-            "assertion": "a.b.c",
-            "client_id": "reports",
-            "resource": here.url,
-        }
-        path.unlink()
-        with pytest.raises(SignInError, match="the assertion for the authorization server could not be made"):
-            await here.connect(oauth.workload_identity("reports", path, issuer=here.issuer)).__aenter__()
+        assert forms == [
+            {
+                "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+                "assertion": "a.b.c",
+                "client_id": "reports",
+                "resource": here.url,
+            }
+        ]
 
 
 async def test_a_server_of_a_gateway_is_signed_in_to() -> None:
@@ -944,29 +934,17 @@ class Bound:
         return app
 
 
-async def test_tokens_are_bound_to_a_key_where_the_server_asks_for_it() -> None:
+async def test_tokens_are_bound_to_a_key() -> None:
+    """The example, around an `auth` of this package."""
+    proving = runpy.run_path(str(ROOT / "examples" / "mcp_dpop.py"))["Proving"]
+    key = ec.generate_private_key(ec.SECP256R1())
     async with world() as here:
         bound = Bound(here)
-        for _ in range(2):  # the second time with the key that is kept
-            async with here.connect() as client:
+        for _ in range(2):  # the second time with the token that is kept
+            async with here.connect(proving(here.browser(), key)) as client:
                 assert [await text_of(client, "read") for _ in range(3)] == ["anna"] * 3
         assert (here.visits, bound.faults, len(bound.keys)) == (1, [], 1)
         assert len(bound.seen) > 8
-
-
-async def test_a_server_that_asks_for_a_key_may_take_a_plain_token() -> None:
-    async with world() as here:
-        real = f'DPoP, Bearer resource_metadata="{here.base}{RESOURCE}"'
-
-        def serve(request: Request) -> Any:
-            if "authorization" not in request.headers:
-                return Response(status_code=401, headers={"www-authenticate": real})
-            assert request.headers["authorization"].startswith("Bearer ")
-            return here.mcp
-
-        here.answers["/mcp"] = serve
-        async with here.connect() as client:
-            assert await text_of(client, "read") == "anna"
 
 
 # Options
@@ -1012,9 +990,7 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception]) -> None:
         (lambda: oauth.client_credentials("a", "", issuer="https://login.example.org"), ValueError),
         (lambda: oauth.client_credentials("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
         (lambda: oauth.private_key("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
-        (lambda: oauth.identity_assertion("a", "b", None, issuer="https://x.example"), TypeError),  # type: ignore
-        (lambda: oauth.workload_identity("a", None, issuer="https://x.example"), TypeError),  # type: ignore
-        (lambda: oauth.workload_identity("", "/token", issuer="https://x.example"), ValueError),
+        (lambda: oauth.client_credentials("", "b", issuer="https://x.example"), ValueError),
     ],
 )
 def test_wrong_options_of_a_program(make: Callable[[], Any], error: type[Exception]) -> None:

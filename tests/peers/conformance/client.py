@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import runpy
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
@@ -205,14 +206,14 @@ async def authorize_with_identity(url: str) -> None:
     """Exchange the identity token of the company's provider for an assertion, and that for an access token."""
     import httpx2
 
-    from jsonrpc_fast.mcp.client import oauth
+    issuer = await issuer_of(url)
 
-    async def assertion(audience: str, resource: str) -> str:
+    async def assertion() -> str:
         data = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
             "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
-            "audience": audience,
-            "resource": resource,
+            "audience": issuer,
+            "resource": url,
             "subject_token": CONTEXT["idp_id_token"],
             "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
             "client_id": CONTEXT["idp_client_id"],
@@ -221,20 +222,35 @@ async def authorize_with_identity(url: str) -> None:
             answer = await client.post(CONTEXT["idp_token_endpoint"], data=data)
         return str(answer.json()["access_token"])
 
-    issuer = await issuer_of(url)
-    client_id, secret = CONTEXT["client_id"], CONTEXT["client_secret"]
-    await list_only(url, auth=oauth.identity_assertion(client_id, secret, assertion, issuer=issuer))
+    auth = await exchanged(url, assertion, client_id=CONTEXT["client_id"], secret=CONTEXT["client_secret"])
+    await list_only(url, auth=auth)
 
 
 async def authorize_workload(url: str) -> None:
     """Exchange the token that the platform gave to this workload."""
-    from jsonrpc_fast.mcp.client import oauth
 
-    async def token(audience: str, resource: str) -> str:
+    async def token() -> str:
         return str(CONTEXT["valid_jwt"])
 
-    auth = oauth.workload_identity(CONTEXT["client_id"], token, issuer=await issuer_of(url))
+    await list_only(url, auth=await exchanged(url, token, client_id=CONTEXT["client_id"]))
+
+
+async def exchanged(url: str, assertion: Callable[[], Awaitable[str]], **form: str) -> Any:
+    """Return the `auth` of the example, for the token endpoint of the authorization server."""
+    import httpx2
+
+    async with httpx2.AsyncClient() as client:
+        metadata = (await client.get(f"{await issuer_of(url)}/.well-known/oauth-authorization-server")).json()
+    return example("mcp_workload")["Exchanged"](metadata["token_endpoint"], assertion, resource=url, **form)
+
+
+async def authorize_with_proofs(url: str) -> None:
+    auth = example("mcp_dpop")["Proving"](browser(client_metadata_url=CLIENT_METADATA))
     await list_only(url, auth=auth)
+
+
+def example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).parents[3] / "examples" / f"{name}.py"))
 
 
 SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
@@ -259,6 +275,8 @@ SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
     "auth/cross-app-access-complete-flow": authorize_with_identity,
     "auth/enterprise-managed-authorization": authorize_with_identity,
     "auth/wif-jwt-bearer": authorize_workload,
+    "auth/dpop": authorize_with_proofs,
+    "auth/dpop-nonce": authorize_with_proofs,
 }
 """What the client does, by scenario. All other scenarios of `auth/` are the same for the client."""
 
