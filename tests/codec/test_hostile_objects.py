@@ -622,7 +622,6 @@ def test_objects_that_change_containers_at_every_hook() -> None:
     assert fired >= {"dataclass.__dict__", "descriptor.__get__", "profile.__getattribute__", "weak reference"}
 
 
-@pytest.mark.ci
 @rows("framing, frame", [("newline", b"x\n"), ("concatenated", b"{}"), ("newline", b"[1,1,1,1]\n")])
 def test_the_memory_of_tiny_frames(impl: ModuleType, framing: str, frame: bytes) -> None:
     data = frame * (3000 // len(frame))

@@ -599,7 +599,6 @@ def bits(value: float) -> bytes:
     return struct.pack(">d", value)
 
 
-@pytest.mark.ci
 def test_numbers_in_payloads(impl: ModuleType, outside: Path) -> None:
     tokens = [token for token in numbers(outside, is_json) if not math.isinf(float(token))]
     text = b'{"jsonrpc":"2.0","id":1,"result":[%b]}' % ",".join(tokens).encode()
@@ -629,7 +628,6 @@ def test_wide_integers_in_payloads(impl: ModuleType, outside: Path) -> None:
         assert describe(impl.decode(text, refusing)) == expected
 
 
-@pytest.mark.ci
 def test_numbers_as_codes(impl: ModuleType, outside: Path) -> None:
     for token in numbers(outside, is_json):
         message = impl.decode(b'{"jsonrpc":"2.0","id":1,"error":{"code":%b,"message":"m"}}' % token.encode())
