@@ -21,7 +21,7 @@ from nats.js.errors import NotFoundError
 
 from ...codec import ParseError, encode_error
 from ...codes import ErrorCode, SessionErrorCode
-from ...errors import RpcError
+from ...errors import RpcError, StateError
 from ...handlers import Handlers
 from ...hooks import FoundHooks, Hooks, Outcome
 from ...profile import JSONRPC, Profile
@@ -42,7 +42,6 @@ _MAX_DOUBLINGS: Final = 4
 """The delay before the next delivery is doubled this often, so that it is at most 16 times `ack_seconds`."""
 
 _UNSERVED_TEXT: Final = "the message was delivered too often without being served"
-_BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
 
 _NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
@@ -130,6 +129,7 @@ class Service:
         self._max_deliveries = max_deliveries
         self._dead_letters = dead_letters
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
+        self._report = FoundHooks(hooks).peer_fault
         if jetstream is not None:
             hooks = _Outcomes(hooks)
         self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
@@ -248,7 +248,7 @@ class Service:
 
         Args:
             grace_seconds: After this time the functions that still run are cancelled, and their callers get no
-                response; None: no limit.
+                response, and messages that have not begun are refused; None: no limit.
         """
         check_seconds("grace_seconds", grace_seconds)
         loop = asyncio.get_running_loop()
@@ -269,8 +269,7 @@ class Service:
                 left = None if end is None else end - loop.time()
                 await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # After the grace period, messages that have not begun are dropped. Those of a stream are not acknowledged,
-            # so the broker sends them again.
+            unserved = list(self._waiting)
             self._waiting.clear()
             for task in self._tasks:
                 task.cancel()
@@ -278,6 +277,9 @@ class Service:
             await asyncio.wait(self._tasks, timeout=5.0)
         if self._connection.is_connected:
             with contextlib.suppress(NatsError):
+                if self._jetstream is None:  # a stream sends again what is not acknowledged
+                    for message in unserved:
+                        await self._refuse(message, "the service has stopped")
                 await self._connection.flush(broker_seconds)
 
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
@@ -306,7 +308,12 @@ class Service:
         elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
             self._waiting.append(message)
         else:
-            await self._respond(message, self._refusal(message.data, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
+            await self._refuse(message, "the service has too many messages")
+
+    async def _refuse(self, message: Msg, text: str) -> None:
+        """Refuse a message that will not be served. The hooks are told, too: nobody else learns of a notification."""
+        self._report(StateError(text))
+        await self._respond(message, self._refusal(message.data, SessionErrorCode.SERVER_BUSY, text))
 
     def _begin(self, message: Msg) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(message))

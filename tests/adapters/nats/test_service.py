@@ -24,6 +24,7 @@ from jsonrpc_fast.profile import JSONRPC_1
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
 from ...support.recorder import Recorder
+from ...support.session_pairs import Faults
 from ...support.waiting import eventually, forever, results_of, settle
 
 pytestmark = needs_server
@@ -200,7 +201,9 @@ class TestServices:
     async def test_too_many_messages(self, server: NatsServer) -> None:
         go = asyncio.Event()
         handlers = Handlers({"wait": go.wait})
-        async with connected(server) as connection, Service(connection, "s", handlers, max_handlers=2, max_waiting=3):
+        faults = Faults()
+        options = {"max_handlers": 2, "max_waiting": 3, "hooks": faults}
+        async with connected(server) as connection, Service(connection, "s", handlers, **options):
             client = ServiceClient(connection, "s", timeout=10)
             calls = [asyncio.create_task(client.call("wait")) for _ in range(9)]
             await eventually(lambda: sum(call.done() for call in calls) == 4)
@@ -209,8 +212,11 @@ class TestServices:
             assert reply == (
                 b'[{"jsonrpc":"2.0","id":"a","error":{"code":-32009,"message":"the service has too many messages"}}]'
             )
+            await connection.publish("s", b'{"jsonrpc":"2.0","method":"wait"}')
+            await eventually(lambda: len(faults.seen) == 6)
             go.set()
             found = await results_of(*calls)
+        assert {str(fault) for fault in faults.seen} == {"the service has too many messages"}
         assert found.count(True) == 5
         assert [error.code for error in found if isinstance(error, RpcError)] == [-32009] * 4
 
@@ -286,13 +292,15 @@ class TestServices:
                 has_begun.set()
                 await forever()
 
-            service = Service(connection, "s", {"sleep": sleep}, max_handlers=1)
+            faults = Faults()
+            service = Service(connection, "s", {"sleep": sleep}, max_handlers=1, hooks=faults)
             await service.start()
             calls = [asyncio.create_task(ServiceClient(connection, "s", timeout=0.5).call("sleep")) for _ in range(3)]
             await has_begun.wait()
             await asyncio.wait_for(service.stop(grace_seconds=0.1), 20)
             found = await results_of(*calls)
-            assert [type(error) for error in found] == [CallTimeout] * 3
+            assert [getattr(error, "code", type(error)) for error in found] == [CallTimeout, -32009, -32009]
+            assert list(map(str, faults.seen)) == ["the service has stopped"] * 2
 
     async def test_the_server_is_killed_and_comes_back(self, server: NatsServer) -> None:
         options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, "error_cb": nothing}
