@@ -212,7 +212,8 @@ class HttpClient(_BaseClient[httpx2.Client]):
             params: As in `call`; so are the options.
 
         Raises:
-            Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
+            RpcError: The server refuses the message with an error.
+            Exception: As in `call`, except InvalidResponse: any other body of the HTTP response is ignored.
         """
         done(self._notify(method, params, **options))
 

@@ -129,9 +129,7 @@ class ExchangeClient:
         seconds = self._seconds_of(timeout)
         text = self._encode_call(method, params, extra=self._members(extra))
         with exchange(self._hooks, {None: method}) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
-        if not response.is_success:
-            raise response.status_error()
+            self._check_notified(await self._post(text, seconds, sent.headers(headers)))
 
     async def _batch(
         self,
@@ -183,6 +181,15 @@ class ExchangeClient:
             raise http_response.status_error()
         return received
 
+    def _check_notified(self, http_response: ReadResponse) -> None:
+        """Raise the error of a server that refuses a message without calls; it owes no other response."""
+        received: Any = decode(http_response.body, self._reads, raw=True) if http_response.body else []
+        for item in received if isinstance(received, list) else [received]:
+            if isinstance(item, Response):
+                self._result_of(item)
+        if not http_response.is_success:
+            raise http_response.status_error()
+
     def _read_result(self, http_response: ReadResponse, id: int, is_typed: bool) -> Any:
         """Return the result of a call, or raise its error. The result is left as `Raw` if it will get a type."""
         response = self._decode(http_response, self._raw or is_typed)
@@ -195,8 +202,7 @@ class ExchangeClient:
     def _read_results(self, http_response: ReadResponse, ids: Collection[int | None], is_typed: bool) -> list[Any]:
         """Return the results of the calls in a batch, in their order; they are left as `Raw` if they will get types."""
         if not ids:
-            if not http_response.is_success:
-                raise http_response.status_error()
+            self._check_notified(http_response)
             return []
         received = self._decode(http_response, self._raw or is_typed)
         if isinstance(received, ParseError):

@@ -480,8 +480,18 @@ def test_an_error_without_an_id_belongs_to_the_only_call_without_a_response(way:
 
 @every_way
 def test_a_notification_has_no_response(way: Way) -> None:
-    for answer in (b"", b"ok", NO_ID, RESULT):
+    for answer in (b"", b"ok", RESULT):
         assert way.answered(lambda client: client.notify("m"), answer, 202) is None
+
+
+@every_way
+def test_a_refused_notification_raises_the_error(way: Way) -> None:
+    sends = (lambda client: client.notify("m"), lambda client: client.batch([Notification("m")]))
+    for answer, status in ((NO_ID, 200), (NO_ID, 400), (b"[%b]" % NO_ID, 200)):
+        for send in sends:
+            with pytest.raises(RpcError) as caught:
+                way.answered(send, answer, status)
+            assert caught.value.code == json.loads(NO_ID)["error"]["code"]
 
 
 @every_way
