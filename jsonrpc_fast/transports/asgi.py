@@ -67,12 +67,12 @@ class AsgiChannel(QueuedChannel):
     async def open(self, events: Events) -> None:
         await self._receive_handshake()
         if not self._is_handshake_open:
-            raise ConnectionResetError("the peer closed the connection")
+            raise ConnectionLost("the peer closed the connection")
         self._is_handshake_open = False
         try:
             await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
         except OSError as fault:
-            raise ConnectionResetError("the peer closed the connection") from fault
+            raise ConnectionLost("the peer closed the connection") from fault
         self._events = events
         loop = asyncio.get_running_loop()
         self.tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
@@ -260,7 +260,7 @@ class WebSocketEndpoint:
         except asyncio.CancelledError:  # the server is stopping
             await transport.disconnect()
             raise
-        except ConnectionError:
+        except ConnectionLost:
             await transport.disconnect()
             await channel.refuse()
         except Exception:  # the ASGI server reports it

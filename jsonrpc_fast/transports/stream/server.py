@@ -356,8 +356,11 @@ class StreamServer:
                 if connection.state is State.CONNECTED:
                     connection.begin_closing()
         except Exception as error:
-            # Starting a transport fails if its peer has already closed the connection.
-            if not isinstance(error, (ConnectionError, StateError)):
+            raw = connection.channel
+            while not isinstance(raw, SocketChannel):
+                raw = raw.socket
+            # Whatever is done with a connection that is lost fails. While it is not, the failure is another one.
+            if not (raw.transport.is_closing() and isinstance(error, (ConnectionError, StateError))):
                 connection.report_unhandled(error, "serve")
             connection.channel.abort()
 

@@ -120,12 +120,15 @@ async def test_a_peer_that_leaves_before_it_is_served() -> None:
     assert contexts == []
 
 
-async def test_an_exception_of_serve_is_reported() -> None:
+@rows("starts", [False, True])
+@rows("fault", [KeyError("mine"), ConnectionRefusedError("the database"), ConnectionLost("mine"), StateError("a bug")])
+async def test_an_exception_of_serve_is_reported(fault: Exception, starts: bool) -> None:
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-    fault = KeyError("mine")
 
     async def serve(transport: StreamTransport) -> None:
+        if starts:
+            await transport.start()
         raise fault
 
     async with serving(serve) as server:
