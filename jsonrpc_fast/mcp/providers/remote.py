@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -214,8 +214,13 @@ class Proxy(Provider):
 async def _listen(client: Client) -> None:
     """Subscribe to the changes of lists, which a modern server sends only to subscribers."""
     if wanted := changes_filter(client.server.capabilities):
-        with suppress(RpcError, ConnectionLost, StateError):
+        try:
             await client.call(LISTEN_METHOD, {"notifications": wanted}, timeout=None)
+            reason = "it has ended the subscription"
+        except (RpcError, ConnectionLost, StateError) as error:
+            # The server has chosen the text of its error.
+            reason = f"error {error.code}" if isinstance(error, RpcError) else str(error)
+        _logger.warning("a remote server does not announce changes of its lists: %s", reason)
 
 
 def _report(context: Context, progress: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.mcp_conversation import answered, converse
 from ...support.mcp_sample import sample
+from ...support.mcp_script import DISCOVERED, scripted
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 REFUSED = (-32600, "it is not certain which call this request belongs to", None)
 BOTH = ("2025-11-25", "2026-07-28")
@@ -108,6 +112,30 @@ async def test_changes_of_lists_are_announced(mode: str) -> None:
         await client.notification("notifications/tools/list_changed")
         result = await client.result("tools/call", {"name": "far_later"})
         assert result["content"][0]["text"] == "now"
+
+
+@rows(
+    ("answer", "reason"),
+    [(RpcError(-32601, "secret"), "error -32601"), ({"resultType": "complete"}, "it has ended the subscription")],
+)
+async def test_a_server_that_announces_no_changes_is_in_the_log(
+    answer: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = {
+        "server/discover": {**DISCOVERED, "capabilities": {"tools": {"listChanged": True}}},
+        "subscriptions/listen": answer,
+    }
+
+    @asynccontextmanager
+    async def connect(handlers: Any) -> AsyncIterator[mcp.Client]:
+        async with scripted(answers, mode="2026-07-28", handlers=handlers) as (client, _):
+            yield client
+
+    server = Server("near", "1")
+    server.mount(Proxy(connect), prefix="far")
+    async with mcp.connect(server):
+        await eventually(lambda: reason in caplog.text)
+    assert "secret" not in caplog.text
 
 
 async def test_it_is_connected_while_the_server_runs() -> None:
