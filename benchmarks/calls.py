@@ -74,7 +74,6 @@ CALLS: Final = (
     _call("decode", "client", "decode(text, CLIENT)", "loads(text)", 0.75, MIDDLE, BATCH),
     _call("decode", "jsonrpc-1", "decode(text, JSONRPC_1)", "loads(text)", 0.75, MIDDLE, prepare="unversioned"),
     _call("decode", "lsp", "decode(text, LSP)", "loads(text)", 0.75, MIDDLE),
-    _call("decode", "acp", "decode(text, ACP)", "loads(text)", 0.75, MIDDLE),
     _call("decode", "mcp-2024-11-05", "decode(text, MCP_2024_11_05)", "loads(text)", 0.75, MIDDLE),
     _call("decode", "mcp-2025-03-26", "decode(text, MCP_2025_03_26)", "loads(text)", 0.75, MIDDLE),
     _call("decode", "mcp-2025-06-18", "decode(text, MCP_2025_06_18)", "loads(text)", 0.75, MIDDLE),

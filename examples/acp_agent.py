@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from jsonrpc_fast import ACP
+from jsonrpc_fast import LSP
 from jsonrpc_fast.session import AcpConvention, SessionContext, serving
 from jsonrpc_fast.transports import run_stdio
 
@@ -65,4 +65,5 @@ handlers: dict[str, Callable[..., Any]] = {
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_stdio(serving(handlers, convention=AcpConvention()), profile=ACP))
+    profile = LSP.replace(null_request_ids=True)
+    raise SystemExit(run_stdio(serving(handlers, convention=AcpConvention()), profile=profile))

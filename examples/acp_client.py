@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jsonrpc_fast import ACP
+from jsonrpc_fast import LSP
 from jsonrpc_fast.session import AcpConvention, Session
 from jsonrpc_fast.transports import StdioClient
 
@@ -25,7 +25,7 @@ def permit(sessionId: str, toolCall: dict[str, Any], options: list[dict[str, Any
 
 
 async def main(text: str, command: list[str]) -> None:
-    transport = StdioClient(command, profile=ACP)
+    transport = StdioClient(command, profile=LSP.replace(null_request_ids=True))
     handlers: dict[str, Callable[..., Any]] = {"session/update": update, "session/request_permission": permit}
     async with Session(transport, handlers, convention=AcpConvention()) as session:
         capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}

@@ -39,7 +39,6 @@ from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, Parse
 from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
 from .framing.frames import Framing
 from .profile import (
-    ACP,
     CLIENT,
     JSONRPC,
     JSONRPC_1,
@@ -57,7 +56,6 @@ from .profile import (
 from .types import UNSET, Classification, MessageId
 
 __all__ = [
-    "ACP",
     "BACKEND",
     "CLIENT",
     "JSONRPC",

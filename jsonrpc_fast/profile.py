@@ -146,8 +146,8 @@ class Profile(_Record):
         optional_jsonrpc: Accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
         empty_methods: Accept `"method": ""`.
         array_params: Accept an array as `params`.
-        null_params: Treat `"params": null` as absent.
-        null_companions: Treat `"error": null` next to a result as absent, and `"result": null` next to an error.
+        null_members: Treat `"params": null` as absent, `"error": null` next to a result, and `"result": null` next to
+            an error.
         any_errors: Accept an error of any shape but null: an array, a string, an object without a code. Unless it has a
             code and a message, as section 5.1 of the specification requires, the `Error` has the whole value as `data`;
             the code is that of the value, or 0, and the message that of the value, or else its text.
@@ -179,8 +179,7 @@ class Profile(_Record):
     optional_jsonrpc: bool = False
     empty_methods: bool = True
     array_params: bool = True
-    null_params: bool = False
-    null_companions: bool = False
+    null_members: bool = False
     any_errors: bool = False
     repeated_calls: bool = False
     object_results: bool = False
@@ -238,8 +237,7 @@ _PERMISSIONS: Final = (
     "optional_jsonrpc",
     "empty_methods",
     "array_params",
-    "null_params",
-    "null_companions",
+    "null_members",
     "any_errors",
     "repeated_calls",
     "extra_members",
@@ -270,7 +268,7 @@ def lower_default_limits() -> None:
 JSONRPC: Final = Profile(name="jsonrpc")
 """JSON-RPC 2.0 as specified."""
 
-LENIENT: Final = Profile(name="lenient", missing_ids="errors", null_params=True, null_companions=True, any_errors=True)
+LENIENT: Final = Profile(name="lenient", missing_ids="errors", null_members=True, any_errors=True)
 """JSON-RPC 2.0 as real peers write it: null for absent `params`, the null companions of JSON-RPC 1.0, errors of any
 shape, and errors without an id."""
 
@@ -282,7 +280,7 @@ JSONRPC_1: Final = Profile(
     name="jsonrpc-1",
     missing_ids="errors",
     optional_jsonrpc=True,
-    null_companions=True,
+    null_members=True,
     any_errors=True,
     batches=False,
     writes="1.0",
@@ -293,13 +291,10 @@ value.
 Messages of 2.0 are accepted too, but batches are not.
 """
 
-LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False, batches=False)
+LSP: Final = Profile(name="lsp", null_members=True, null_request_ids=False, float_ids=False, batches=False)
 """Language Server Protocol 3.18, base protocol: ids are integers or strings, and batches are not supported; real
-clients send null params."""
-
-ACP: Final = Profile(name="acp", null_params=True, float_ids=False, batches=False)
-"""Agent Client Protocol 1: ids are integers, strings or null, and batches are not used; its Python package writes null
-params."""
+peers send null params and null companions. The Agent Client Protocol is the same with null ids of requests:
+`LSP.replace(null_request_ids=True)`."""
 
 MCP_2024_11_05: Final = Profile(
     name="mcp-2024-11-05",
@@ -325,7 +320,6 @@ PRESETS: Final = {
         CLIENT,
         JSONRPC_1,
         LSP,
-        ACP,
         MCP_2024_11_05,
         MCP_2025_03_26,
         MCP_2025_06_18,

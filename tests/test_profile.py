@@ -25,8 +25,7 @@ DEFAULTS = {
     "optional_jsonrpc": False,
     "empty_methods": True,
     "array_params": True,
-    "null_params": False,
-    "null_companions": False,
+    "null_members": False,
     "any_errors": False,
     "repeated_calls": False,
     "object_results": False,
@@ -46,7 +45,7 @@ MCP = {
     "object_results": True,
     "batches": False,
 }
-LENIENT = {"missing_ids": "errors", "null_params": True, "null_companions": True, "any_errors": True}
+LENIENT = {"missing_ids": "errors", "null_members": True, "any_errors": True}
 PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "jsonrpc": {},
     "lenient": LENIENT,
@@ -54,13 +53,12 @@ PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "jsonrpc-1": {
         "missing_ids": "errors",
         "optional_jsonrpc": True,
-        "null_companions": True,
+        "null_members": True,
         "any_errors": True,
         "batches": False,
         "writes": "1.0",
     },
-    "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False, "batches": False},
-    "acp": {"null_params": True, "float_ids": False, "batches": False},
+    "lsp": {"null_members": True, "null_request_ids": False, "float_ids": False, "batches": False},
     "mcp-2024-11-05": MCP,
     "mcp-2025-03-26": {**MCP, "batches": True},
     "mcp-2025-06-18": MCP,
@@ -95,7 +93,8 @@ def test_the_repr_shows_changed_fields() -> None:
     assert repr(Profile()) == "Profile()"
     assert repr(JSONRPC) == "Profile(name='jsonrpc')"
     assert repr(Limits(depth=5)) == "Limits(depth=5)"
-    assert repr(PRESETS["acp"]) == "Profile(name='acp', float_ids=False, null_params=True, batches=False)"
+    shown = "Profile(name='lsp', null_request_ids=False, float_ids=False, null_members=True, batches=False)"
+    assert repr(PRESETS["lsp"]) == shown
     tiny = Profile(batches=False, limits=Limits(depth=5))
     assert eval(repr(tiny)) == tiny
     for profile in PRESETS.values():
@@ -242,8 +241,8 @@ LOOSER: list[dict[str, Any]] = [
     {"optional_jsonrpc": True},
     {"empty_methods": True},
     {"array_params": True},
-    {"null_params": True},
-    {"null_companions": True},
+    {"null_members": True},
+    {"null_members": True},
     {"object_results": False},
     {"extra_members": True},
     {"limits": Limits(method_bytes=9, id_bytes=40)},

@@ -22,8 +22,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import IO, Any, Final, Literal
 
+from .. import LSP
 from ..errors import ConnectionLost
-from ..profile import ACP
 from ..support import logger_of
 from ..transports import Connection, StdioClient, StdioServer
 from .json import loads_or, to_bytes
@@ -59,7 +59,7 @@ def read(text: bytes | bytearray) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-OPTIONS: Final[dict[str, Any]] = {"profile": ACP, "decode": read}
+OPTIONS: Final[dict[str, Any]] = {"profile": LSP.replace(name="acp", null_request_ids=True), "decode": read}
 """The options of a transport for `MessageTransport`."""
 
 

@@ -73,7 +73,7 @@ _RESPONSE_SECONDS: Final = 0.5
 _LINGER_TURNS: Final = 8
 """How many turns of the loop a response waits for others: some 100 microseconds of an idle loop."""
 
-PROFILE: Final = MCP_2025_11_25.replace(name="mcp-sdk", null_params=True, null_companions=True, empty_methods=True)
+PROFILE: Final = MCP_2025_11_25.replace(name="mcp-sdk", null_members=True, empty_methods=True)
 """The rules of `MCP_2025_11_25`, relaxed as in the SDK."""
 
 _IS_WRAPPED: Final = isinstance(types.JSONRPCMessage, type)

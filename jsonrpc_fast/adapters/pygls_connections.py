@@ -15,7 +15,7 @@ from ..profile import LSP
 from ..session import LspConvention, Withdrawn, look_ahead
 from ..transports import Connection, PipeChannel, StdioServer, StreamTransport, TcpClient, TcpServer
 
-PROFILE: Final = LSP.replace(name="pygls", null_companions=True)
+PROFILE: Final = LSP.replace(name="pygls", null_members=True)
 """The rules of `LSP`, relaxed as in pygls."""
 
 

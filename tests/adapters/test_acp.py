@@ -14,7 +14,7 @@ pytest.importorskip("acp", reason="agent-client-protocol is not installed")
 import acp
 from acp.schema import AllowedOutcome, RequestPermissionResponse
 
-from jsonrpc_fast import ACP
+from jsonrpc_fast import LSP
 from jsonrpc_fast.adapters.acp import MAX_READ_AHEAD, OPTIONS, MessageTransport, read, spawn_agent_process
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import AcpConvention, Session
@@ -83,7 +83,7 @@ async def test_a_client_of_the_library(command: list[str]) -> None:
 @pytest.mark.ci
 async def test_a_session_of_this_package_and_an_agent_of_the_library() -> None:
     texts: list[str] = []
-    transport = StdioClient(ECHO, profile=ACP, env=environment(), stderr="discard")
+    transport = StdioClient(ECHO, profile=LSP.replace(null_request_ids=True), env=environment(), stderr="discard")
     handlers = {"session/update": lambda sessionId, update: texts.append(update["content"]["text"])}
     async with Session(transport, handlers, convention=AcpConvention()) as session:
         assert (await session.call("initialize", {"protocolVersion": 1}))["protocolVersion"] == 1
@@ -102,7 +102,7 @@ async def test_a_turn_and_a_request_of_the_example_are_cancelled() -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    transport = StdioClient(EXAMPLE, profile=ACP, env=environment())
+    transport = StdioClient(EXAMPLE, profile=LSP.replace(null_request_ids=True), env=environment())
     async with Session(transport, {"session/request_permission": permit}, convention=AcpConvention()) as session:
         await session.call("initialize", {"protocolVersion": 1})
         id = (await session.call("session/new", {"cwd": "/", "mcpServers": []}))["sessionId"]

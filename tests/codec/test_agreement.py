@@ -36,7 +36,7 @@ PROFILES = [
     JSONRPC.replace(limits=TINY),
     JSONRPC.replace(limits=TINY, extra_members=False, big_ints="reject"),
     MCP_2025_03_26.replace(limits=Limits(depth=2, method_bytes=10, id_bytes=40)),
-    Profile(null_request_ids=False, null_result_ids=True, missing_ids="errors", null_companions=True, batches=False),
+    Profile(null_request_ids=False, null_result_ids=True, missing_ids="errors", null_members=True, batches=False),
 ]
 TEXTS = st.one_of(
     mutants(),

@@ -128,14 +128,14 @@ def test_a_profile_that_fails_is_asked_again(impl: ModuleType) -> None:
         __slots__ = ()
 
         @property
-        def null_params(self) -> bool:
+        def null_members(self) -> bool:
             if failures:
                 raise failures.pop()
             return True
 
     own = object.__new__(Own)
     for name in Profile.FIELDS:
-        if name != "null_params":
+        if name != "null_members":
             object.__setattr__(own, name, getattr(JSONRPC, name))
     text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}'
     with pytest.raises(ValueError, match="mine"):
@@ -168,4 +168,4 @@ def test_verdicts_of_presets() -> None:
     assert VERDICTS[rules.verdict(number_of(wrong), JSONRPC)] == Verdict(
         ParseErrorCode.MISSING_JSONRPC, "request", False, False
     )
-    assert len(PRESETS) == 11
+    assert len(PRESETS) == 10

@@ -46,7 +46,7 @@ PROFILES = [
     JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(extra_members=False),
     JSONRPC.replace(floats="decimal"),
-    JSONRPC.replace(optional_jsonrpc=True, null_companions=True, missing_ids="errors"),
+    JSONRPC.replace(optional_jsonrpc=True, null_members=True, missing_ids="errors"),
 ]
 
 

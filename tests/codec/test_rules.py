@@ -189,7 +189,7 @@ def test_the_table_of_kinds_is_that_of_the_function() -> None:
 
 
 def test_all_profiles_are_meant() -> None:
-    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 11
+    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 10
     assert len(ROWS) > 40
 
 
@@ -201,7 +201,7 @@ def test_each_exception_differs() -> None:
 
 
 def test_fields_of_the_presets() -> None:
-    names = ("JSONRPC", "LENIENT", "CLIENT", "JSONRPC_1", "LSP", "ACP")
+    names = ("JSONRPC", "LENIENT", "CLIENT", "JSONRPC_1", "LSP")
     rows = table_rows(PAGE, "field of `Profile`", *[f"`{name}`" for name in names], "`MCP`")
     shown = {True: "yes", False: "no"}
     by_revision = {

@@ -184,7 +184,7 @@ PROJECTS: Final = (
                 '    return [frame(encode_dict(payload, PROFILE, delimited=False), "content-length")]\n',
                 "        body,\n    )\n",
             ),
-            Edit(_MULTILSPY, 'CONTENT_LENGTH = "Content-Length: "\n', "PROFILE = LSP.replace(null_companions=True)\n"),
+            Edit(_MULTILSPY, 'CONTENT_LENGTH = "Content-Length: "\n', "PROFILE = LSP.replace(null_members=True)\n"),
             Edit(_MULTILSPY, "def content_length(", "", "    return None\n"),
             Edit(
                 _MULTILSPY,

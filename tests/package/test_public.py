@@ -19,7 +19,6 @@ from ..support.places import PACKAGE
 from ..support.tables import rows
 
 NAMES = [
-    "ACP",
     "BACKEND",
     "CLIENT",
     "JSONRPC",

@@ -32,7 +32,6 @@ PRESET_NAMES = (
     "client",
     "jsonrpc-1",
     "lsp",
-    "acp",
     "mcp-2024-11-05",
     "mcp-2025-03-26",
     "mcp-2025-06-18",
@@ -83,7 +82,6 @@ def _vector(row: dict[str, Any]) -> Vector:
     inherited = {
         "mcp-2025-11-25": newest,
         "mcp-2026-07-28": newest,
-        "acp": row.get("lsp", row["jsonrpc"]),
         "client": row.get("lenient", row["jsonrpc"]),
     }
     expected = {
