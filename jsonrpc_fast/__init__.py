@@ -53,7 +53,7 @@ from .profile import (
     Limits,
     Profile,
 )
-from .types import UNSET, Classification, MessageId
+from .types import UNSET, Classification, MessageId, Unset
 
 __all__ = [
     "BACKEND",
@@ -97,6 +97,7 @@ __all__ = [
     "Response",
     "RpcError",
     "StateError",
+    "Unset",
     "__version__",
     "classify",
     "decode",

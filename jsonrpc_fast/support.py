@@ -35,6 +35,7 @@ __all__ = [
     "check_texts",
     "check_type",
     "child_of",
+    "has_surrogates",
     "id_key",
     "is_failure",
     "is_header_name",
@@ -278,6 +279,15 @@ class Seldom:
         self._next = now + 1.0
         count, self._left_out = self._left_out, 0
         return f" ({count} more were not logged before)" if count else ""
+
+
+def has_surrogates(text: str) -> bool:
+    """Return whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
+    try:
+        str.encode(text)
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def id_key(id: MessageId) -> tuple[type, MessageId]:

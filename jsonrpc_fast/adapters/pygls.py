@@ -47,8 +47,7 @@ from .installing import replace
 from .json import to_bytes
 
 if TYPE_CHECKING:
-    from ..transports.connection import Connection
-    from ..transports.stream.server import TcpServer
+    from ..transports import Connection, TcpServer
 
 try:
     import pygls.client

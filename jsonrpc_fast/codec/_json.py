@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_type
 from ..errors import EncodeError
+from ..support import has_surrogates as has_surrogates
 from ..types import plain_int
 from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_of
 
@@ -393,12 +394,3 @@ def is_integer_longer(number: int, limit: int) -> bool:
     # 64 bits are at most 20 characters. The power of ten is computed only for wider numbers, because `str` of a long
     # one takes quadratic time, or raises.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
-
-
-def has_surrogates(text: str) -> bool:
-    """Return whether `text` holds a lone surrogate, so that it cannot be written as UTF-8."""
-    try:
-        str.encode(text)
-    except UnicodeEncodeError:
-        return True
-    return False

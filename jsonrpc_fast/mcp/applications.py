@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypedDict
 
 import msgspec
 
-from .._checks import check_count, check_seconds, check_type
+from ..support import check_count, check_seconds, check_type
 from ..types import UNSET, Unset
 
 _PREFIX: Final = r"[A-Za-z0-9_-]{1,64}"

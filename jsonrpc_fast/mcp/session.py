@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..codec import ParseError
 from ..handlers import Handler, Handlers
 from ..session import Convention, Destination, McpConvention, Session, SessionContext, SessionOptions
-from ..transports.protocol import Received, Transport
+from ..transports import Received, Transport
 from .protocol.versions import Revision
 
 

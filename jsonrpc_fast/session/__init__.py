@@ -24,6 +24,7 @@ from ..support import loader
 from ..types import TIMEOUT_SECONDS
 from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget
+from .calling import CallOptions
 from .calls import Call
 from .context import SessionContext
 from .conventions import (
@@ -38,7 +39,7 @@ from .conventions import (
 )
 from .driver import Driver
 from .engine import Engine
-from .options import SessionOptions
+from .options import SessionOptions, check_options
 from .requests import Destination, InboundRequest
 from .room import Bounds, SessionGroup
 from .running import Run, detached, waiting
@@ -66,6 +67,7 @@ __all__ = [
     "BlockingSession",
     "Bounds",
     "Call",
+    "CallOptions",
     "CallPreparedHook",
     "CallSettledHook",
     "CallStartedHook",
@@ -104,6 +106,7 @@ __all__ = [
     "blocking",
     "blocking_form",
     "broadcast",
+    "check_options",
     "detached",
     "look_ahead",
     "serving",

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..support import loader
 from .channel import Channel, Events, QueuedChannel
-from .connection import Connection
-from .protocol import MessageOptions, Received, Sendable, Transport, TransportOptions
+from .connection import Connection, State
+from .protocol import MessageOptions, Received, Sendable, Transport, TransportOptions, drop_callbacks, is_strict_enough
 
 if TYPE_CHECKING:
-    from .memory import MemoryTransport, memory_pair
-    from .stdio import PipeChannel, StdioClient, StdioServer, run_stdio
+    from .memory import MemoryChannel, MemoryTransport, memory_pair
+    from .stdio import ChildChannel, PipeChannel, StdioClient, StdioServer, run_stdio
     from .stream import (
         PeerCredentials,
         StreamServer,
@@ -26,8 +26,8 @@ else:
     __getattr__ = loader(
         __name__,
         {
-            "memory": ("MemoryTransport", "memory_pair"),
-            "stdio": ("PipeChannel", "StdioClient", "StdioServer", "run_stdio"),
+            "memory": ("MemoryChannel", "MemoryTransport", "memory_pair"),
+            "stdio": ("ChildChannel", "PipeChannel", "StdioClient", "StdioServer", "run_stdio"),
             "stream": (
                 "PeerCredentials",
                 "StreamServer",
@@ -43,8 +43,10 @@ else:
 
 __all__ = [
     "Channel",
+    "ChildChannel",
     "Connection",
     "Events",
+    "MemoryChannel",
     "MemoryTransport",
     "MessageOptions",
     "PeerCredentials",
@@ -52,6 +54,7 @@ __all__ = [
     "QueuedChannel",
     "Received",
     "Sendable",
+    "State",
     "StdioClient",
     "StdioServer",
     "StreamServer",
@@ -62,7 +65,9 @@ __all__ = [
     "TransportOptions",
     "UnixClient",
     "UnixServer",
+    "drop_callbacks",
     "inherited_sockets",
+    "is_strict_enough",
     "memory_pair",
     "run_stdio",
 ]

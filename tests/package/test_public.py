@@ -60,6 +60,7 @@ NAMES = [
     "Response",
     "RpcError",
     "StateError",
+    "Unset",
     "__version__",
     "classify",
     "decode",

@@ -28,16 +28,14 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Self, Unpack
 
-from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._version import __version__
-from ...codec._backend import decoded
+from ...codec import decoded
 from ...codes import McpErrorCode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers import is_awaitable
-from ...handlers.failures import on_failure
-from ...session import TIMEOUT_SECONDS, SessionOptions
-from ...session.calling import CallOptions
-from ...transports.protocol import Transport, check_transport
+from ...session import TIMEOUT_SECONDS, CallOptions, SessionOptions
+from ...support import check_callable, check_count, check_seconds, check_type, on_failure
+from ...transports import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
@@ -177,7 +175,7 @@ class Client:
         check_callable("sign_in", sign_in)
         self.transport: Transport | None = transport
         if transport is not None:
-            check_transport(transport)
+            check_type("transport", transport, Transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         # A result type that no revision defines is expected only if this side declares an extension.

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
-from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
-from ...transports.protocol import Transport, is_transport
+from ...support import check_texts, check_type
+from ...transports import Transport
 from ..applications import gateway_of
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
@@ -159,6 +159,6 @@ def _found(server: object) -> ServerEntry | LocalServer | Transport:
         if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
             raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
         return entry_of("", server)
-    if not is_transport(server):
+    if not isinstance(server, Transport):
         raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
-    return cast("Transport", server)
+    return server

@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from ...profile import Profile
-from ...transports.protocol import Transport
+from ...transports import Transport
 from ..http.headers import BEARER_TOKEN
 from ..protocol.records import Record
 from .program import ProgramTransport, Stderr

@@ -40,11 +40,10 @@ from functools import partial
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
-from ..._logs import logger_of
-from ...codec._json import loads
+from ...codec import Raw
 from ...errors import SignInError
 from ...http.library import tls_context
+from ...support import check_callable, check_count, check_seconds, check_type, logger_of
 from ..http.headers import BEARER_TOKEN
 from .loopback import HOST, PATH, redirect_to
 from .token_stores import FileStore, MemoryStore, TokenStore
@@ -345,7 +344,7 @@ class _Storage:
     def kept_port(self) -> int | None:
         """Return the port of the redirect with which the client was registered; None if it was not."""
         port = self._record.get("port")
-        return port if type(port) is int and 0 < port <= MAX_PORT else None
+        return port if type(port) is int and 0 < port <= 65535 else None
 
     async def _save(self) -> None:
         await self._store.save(self.server, json.dumps(self._record))
@@ -382,7 +381,7 @@ def browser(
     check_type("client_id", client_id, str, may_be_none=True)
     check_type("client_secret", client_secret, str, may_be_none=True)
     check_type("client_name", client_name, str)
-    check_count("redirect_port", redirect_port, 1, MAX_PORT)
+    check_count("redirect_port", redirect_port, 1, 65535)
     check_seconds("sign_in_seconds", sign_in_seconds, may_be_none=False, may_be_zero=False)
     check_callable("open_browser", open_browser, may_be_none=False)
     if client_secret is not None and client_id is None:
@@ -661,7 +660,7 @@ def _free_port() -> int:
 def _members(text: str | bytes) -> dict[str, Any]:
     """Return the members of an object of JSON; {} if it is malformed."""
     with contextlib.suppress(ValueError, RecursionError):
-        found = loads(text)
+        found = Raw(text.encode() if isinstance(text, str) else text).decode()
         return found if isinstance(found, dict) else {}
     return {}
 

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from ...codec import ParseError, decode
 from ...errors import ProgramReport, ProgramStartError
-from ...transports.channel import Events
-from ...transports.stdio.client import ChildChannel, StdioClient
+from ...transports import ChildChannel, Events, StdioClient
 
 Stderr = Literal["inherit", "discard"] | Callable[[str], None]
 

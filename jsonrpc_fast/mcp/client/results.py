@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ..._logs import logger_of
-from ...codec._backend import dumps
+from ...codec import dumps
 from ...errors import EncodeError, InvalidResponse
+from ...support import logger_of
 from ..protocol.contents import MAX_ITEMS, block_fault, items_fault
 from ..protocol.meta import LIST_METHODS
 from ..protocol.schemas import Schema

@@ -16,22 +16,13 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from ...codec import ParseError, Request
-from ...codec._backend import decoded
-from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import (
-    CallTimeout,
-    ConnectionLost,
-    HttpStatusError,
-    InvalidResponse,
-    RpcError,
-    StateError,
-    invalid_params,
-)
+from ...codec import ParseError, Request, decoded
+from ...codes import ErrorCode
+from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError, StateError
 from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
-from ...transports.protocol import Transport, is_strict_enough
+from ...transports import Transport, is_strict_enough
 from ...validator import JsonRpcValidator
 from ..http.headers import OWN_STATUSES
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
@@ -148,7 +139,7 @@ class ClientSession(McpSession):
         """Serve a request or a notification of the server."""
         params = decoded(params) or {}
         if not isinstance(params, dict):
-            raise invalid_params("params must be an object")
+            raise RpcError.invalid_params("params must be an object")
         if context.is_notification:
             if context.method == "notifications/subscriptions/acknowledged":
                 self.acknowledged.set()
@@ -160,7 +151,7 @@ class ClientSession(McpSession):
             request = Request(context.id, context.method, params)
             # The transport may have been made with another profile, which is looser than MCP's.
             if not _validator.validate_request(request.to_dict()).valid:
-                raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
+                raise RpcError(ErrorCode.INVALID_REQUEST)
         result = self._handshake.receive_request(context.method)
         if result is not None:
             return result

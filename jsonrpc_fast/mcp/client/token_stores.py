@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ...errors import SignInError
-from ...handlers.failures import on_failure
+from ...support import on_failure
 
 if sys.platform == "win32":
     import msvcrt

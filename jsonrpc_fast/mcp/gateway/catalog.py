@@ -20,12 +20,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ..._logs import logger_of
-from ...codec import Raw
-from ...codec._backend import dumps
+from ...codec import Raw, dumps
 from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError, invalid_params
-from ...session.running import detached, waiting
+from ...errors import EncodeError, RpcError
+from ...session import detached, waiting
+from ...support import logger_of
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, UPDATED, method_not_found
@@ -153,7 +152,9 @@ class Catalog:
             name = rules.inner(name)
         if name is None:
             # "tools/call" becomes "Unknown tool", the text that servers use.
-            raise invalid_params(f"Unknown {method.partition('/')[0][:-1]}" if method in _NAMED else "ref is unknown")
+            raise RpcError.invalid_params(
+                f"Unknown {method.partition('/')[0][:-1]}" if method in _NAMED else "ref is unknown"
+            )
         params = replaced(params, path, name)
         if rules is not None and (fixed := rules.fixed(name)):
             params = _with_arguments(params, fixed)
@@ -215,7 +216,7 @@ class Catalog:
         _, name, key, _ = LIST_METHODS[method]
         # The gateway never gives out a cursor: it reads all pages of all servers before it sends the list.
         if params.get(("cursor",)) is not None:
-            raise invalid_params("Invalid cursor")
+            raise RpcError.invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
         # In the order of the configuration, so that the list does not depend on which server was faster.
         listed, reasons = await self._listed(method)
@@ -401,10 +402,10 @@ def _with_arguments(params: Raw, fixed: Mapping[str, Any]) -> Raw:
     given = params.get(("arguments",))
     text = b"{}" if given is None or bytes(given) == b"null" else bytes(given)
     if not text.startswith(b"{"):
-        raise invalid_params("arguments must be an object")
+        raise RpcError.invalid_params("arguments must be an object")
     arguments = {} if given is None or text == b"{}" else dict(given.items())
     if both := [name for name in arguments if name in fixed]:
-        raise invalid_params(f"the gateway sets the argument {both[0]}: leave it out")
+        raise RpcError.invalid_params(f"the gateway sets the argument {both[0]}: leave it out")
     return with_members(params, {"arguments": object_of({**arguments, **fixed})})
 
 

@@ -26,15 +26,14 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
-from ..._checks import check_count, check_seconds, check_type
 from ..._version import __version__
 from ...codec import Notification, Raw, Request
-from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError, invalid_params
+from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from ...profile import MCP_2025_11_25, Profile
-from ...session import Destination, SessionContext, SessionOptions
-from ...session.running import waiting
-from ...transports.protocol import Transport
-from ...transports.stdio.child import signal_children
+from ...session import Destination, SessionContext, SessionOptions, waiting
+from ...support import check_count, check_seconds, check_type
+from ...transports import Transport
+from ...transports.stdio import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
@@ -298,7 +297,7 @@ class GatewayConnection(FrontSession):
     async def _set_level(self, catalog: Catalog, method: str, params: Raw) -> Any:
         level = text_member(params, "level")
         if level not in LOG_LEVELS:
-            raise invalid_params(UNKNOWN_LEVEL)
+            raise RpcError.invalid_params(UNKNOWN_LEVEL)
         # Servers that start later get the level from `Upstream.level`, and those of 2026-07-28 with each request.
         running = [upstream for upstream in catalog.upstreams.values() if upstream.is_running]
         for upstream in catalog.upstreams.values():

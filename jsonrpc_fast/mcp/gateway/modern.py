@@ -26,14 +26,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..._logs import logger_of
-from ...codec import Raw
-from ...codec._backend import dumps
-from ...codec._json import loads
+from ...codec import Raw, dumps
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError, invalid_params
-from ...handlers.failures import on_failure
-from ...session.running import detached, waiting
+from ...errors import RpcError
+from ...session import detached, waiting
+from ...support import logger_of, on_failure
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
 from ..server.handshake import RequestRules
@@ -146,7 +143,7 @@ class LongCall:
         responses = {} if given is None else {key: part for key, part in given.items() if key in self.asked}
         # The server checks their contents.
         if not all(bytes(response).startswith(b"{") for response in responses.values()):
-            raise invalid_params("inputResponses must be an object of results")
+            raise RpcError.invalid_params("inputResponses must be an object of results")
         self.timer.cancel()
         self.call = call
         for key, part in responses.items():
@@ -189,7 +186,7 @@ class Rounds:
         token = member(call.params, ("requestState",)) if call.method in MAY_NEED_INPUT else None
         if token is None:
             return None
-        server, number, state = loads(self._seal.open(token, call.method, call.params.decode(), call.subject))
+        server, number, state = Raw(self._seal.open(token, call.method, call.params.decode(), call.subject)).decode()
         return server, number, state
 
     def suspend(self, long: LongCall, server: str) -> Raw:
@@ -482,7 +479,7 @@ class ModernClients:
         found = [params.get(("_meta", name)) for name in (CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)]
         name, capabilities = [b"" if each is None else bytes(each) for each in found]
         if len(name) + len(capabilities) > MAX_CLIENT_BYTES:
-            raise invalid_params(f"_meta describes the client in more than {MAX_CLIENT_BYTES} bytes")
+            raise RpcError.invalid_params(f"_meta describes the client in more than {MAX_CLIENT_BYTES} bytes")
         # The bytes as sent, not the records, so that requests are compared without being decoded.
         key = repr(subject), name, capabilities
         now = asyncio.get_running_loop().time()

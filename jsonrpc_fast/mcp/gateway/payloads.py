@@ -7,9 +7,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
-from ...codec import Raw
-from ...codec._backend import dumps
-from ...errors import invalid_params
+from ...codec import Raw, dumps
+from ...errors import RpcError
 from ..protocol.meta import REQUEST_KEYS
 
 T = TypeVar("T")
@@ -40,7 +39,7 @@ def text_member(payload: Raw, *path: str) -> str:
     """
     value = member(payload, path)
     if not isinstance(value, str):
-        raise invalid_params(f"{'/'.join(path)} must be a string")
+        raise RpcError.invalid_params(f"{'/'.join(path)} must be a string")
     return value
 
 

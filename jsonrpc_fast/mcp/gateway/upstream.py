@@ -26,9 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..._logs import logger_of
-from ...codec import Raw
-from ...codec._backend import decoded
+from ...codec import Raw, decoded
 from ...codes import McpErrorCode
 from ...errors import (
     CallTimeout,
@@ -41,13 +39,11 @@ from ...errors import (
     RpcError,
     SignInError,
     StateError,
-    invalid_params,
 )
-from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import SessionContext, SessionOptions
-from ...session.running import detached, waiting
-from ...transports.protocol import Transport
+from ...session import SessionContext, SessionOptions, detached, waiting
+from ...support import logger_of, on_failure
+from ...transports import Transport
 from ..client.client import MAX_ROUNDS
 from ..client.entries import ServerEntry
 from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, ServerContext
@@ -321,7 +317,7 @@ class Upstream:
         uri = text_member(params, "uri")
         is_new = method == "resources/subscribe"
         if is_new and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
-            raise invalid_params("there are too many subscriptions")
+            raise RpcError.invalid_params("there are too many subscriptions")
         await self.start()
         result: Any = {}
         if not self.is_modern:

@@ -31,15 +31,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..._checks import check_callable
-from ..._checks import check_seconds as check_seconds_option
-from ..._logs import logger_of
-from ...codec._json import dumps
+from ...codec import dumps
 from ...handlers import is_awaitable
 from ...handlers.awaiting import awaited
+from ...http import Refusal
 from ...http.failures import UserFailures
 from ...http.guard import within
-from ...http.requests import Refusal
+from ...support import check_callable, logger_of
+from ...support import check_seconds as check_seconds_option
 from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 

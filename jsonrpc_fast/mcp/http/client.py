@@ -26,15 +26,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Unpack
 
-from ..._checks import check_count, check_headers, check_seconds
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
-from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, malformed
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
-from ...transports.channel import Channel, Events
-from ...transports.connection import Connection, State
-from ...transports.protocol import MessageOptions
-from ...types import IdKey, MessageId, id_key
+from ...support import check_count, check_headers, check_seconds, id_key
+from ...transports import Channel, Connection, Events, MessageOptions, State
+from ...types import MessageId
 from ..protocol.meta import object_members
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
 from .headers import OWN_STATUSES, RequestHeaders
@@ -97,7 +95,7 @@ class _Post:
 
     body: Body
     method: str
-    ids: dict[IdKey, MessageId]
+    ids: dict[tuple[type, MessageId], MessageId]
     headers: dict[str, str]
     is_modern: bool = False
     session: NegotiatedSession | None = None
@@ -193,10 +191,10 @@ class StreamableHttpClient(Connection):
         self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
         self._renewing = asyncio.Lock()
 
-        self._posts: dict[IdKey, _Post] = {}
+        self._posts: dict[tuple[type, MessageId], _Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: set[asyncio.Task[None]] = set()  # of notifications
-        self._open_requests: set[IdKey] = set()  # requests of the server
+        self._open_requests: set[tuple[type, MessageId]] = set()  # requests of the server
         self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None  # reads the GET stream
@@ -410,7 +408,8 @@ class StreamableHttpClient(Connection):
             raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
         if isinstance(item, ParseError) and (item.id is None or id_key(item.id) not in post.ids):
-            raise malformed(item)
+            where = "" if item.offset is None else f", at byte {item.offset}"
+            raise InvalidResponse(f"the response is malformed: {item}{where}") from item
         self._on_item(post, item, response)
         if post.ids:
             raise InvalidResponse("the response does not belong to this request")
@@ -567,7 +566,7 @@ class StreamableHttpClient(Connection):
 
     # Notifications and responses.
 
-    async def _run_response(self, data: bytes, key: IdKey) -> None:
+    async def _run_response(self, data: bytes, key: tuple[type, MessageId]) -> None:
         """Send the response to a request of the server, or to an invalid message."""
         try:
             async with self._response_slots:
@@ -585,7 +584,7 @@ class StreamableHttpClient(Connection):
         if len(self._open_requests) >= MAX_OPEN_REQUESTS:
             self._events.may_read.clear()
 
-    def _settle_request(self, key: IdKey) -> None:
+    def _settle_request(self, key: tuple[type, MessageId]) -> None:
         self._open_requests.discard(key)
         if self._is_reading_wanted and len(self._open_requests) <= MAX_OPEN_REQUESTS // 2:
             self._events.may_read.set()

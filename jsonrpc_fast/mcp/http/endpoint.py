@@ -14,10 +14,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
-from ..._checks import check_seconds
-from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
+from ...http import Access, Refusal
 from ...http.base import JSON_TYPE, refusal_response
 from ...http.endpoint import closing_fields, serve_other
 from ...http.failures import UserFailures
@@ -25,11 +24,9 @@ from ...http.guard import within
 from ...http.requests import (
     RETRY_SOON,
     WHITESPACE,
-    Access,
     Admitted,
     Header,
     Receive,
-    Refusal,
     Scope,
     Send,
     check_content,
@@ -38,8 +35,8 @@ from ...http.requests import (
     is_loopback,
     read_body,
 )
-from ...session import SessionOptions
-from ...session.options import check_options
+from ...session import SessionOptions, check_options
+from ...support import check_seconds, logger_of
 from ...types import Unset
 from ..applications import HttpOptions, HttpSettings
 from ..protocol.meta import member_of

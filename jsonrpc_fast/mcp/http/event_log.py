@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ...errors import ConnectionLost, EventsLost
-from ...handlers.failures import is_failure
-from ...http.requests import RETRY_SOON, Refusal
+from ...http import Refusal
+from ...http.requests import RETRY_SOON
+from ...support import is_failure
 from ..applications import EventStore
 from .event_store import MemoryEventStore
 from .transport import MessageStream

@@ -17,9 +17,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..._checks import check_count, check_seconds
 from ...errors import EventsLost
-from ...transports.waiters import Waiters
+from ...support import Waiters, check_count, check_seconds
 
 _BYTES_PER_EVENT: Final = 100
 """About how much memory an event needs in addition to its data."""

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ...codec import Notification, Request, Response
 from ...codes import McpErrorCode
-from ...errors import InvalidResponse, RpcError, invalid_params
+from ...errors import InvalidResponse, RpcError
 from ...http.requests import SINGLE_HEADERS, WHITESPACE, Admitted
 from ...support import is_header_name, is_header_value
 from ..protocol.meta import (
@@ -231,7 +231,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     # The handshake checks this again, but only here is the status 400, as the transport requires.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
-            raise invalid_params(f"_meta lacks {key}")
+            raise RpcError.invalid_params(f"_meta lacks {key}")
     _check("MCP-Protocol-Version", headers.get(VERSION), version)
     _check("Mcp-Method", headers.get(METHOD), method)
     if isinstance(named, str):

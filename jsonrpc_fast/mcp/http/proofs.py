@@ -26,7 +26,8 @@ from urllib.parse import urlsplit
 
 import jwt
 
-from ...http.requests import RETRY_SOON, Refusal
+from ...http import Refusal
+from ...http.requests import RETRY_SOON
 from .verifiers import ALGORITHMS, KEY_TYPES, LEEWAY_SECONDS, requiring
 
 PROOF_SECONDS: Final = 60.0

@@ -22,11 +22,11 @@ from types import CoroutineType
 from typing import Any, Final
 
 from ...handlers.awaiting import awaited
-from ...handlers.failures import on_failure
+from ...http import Refusal
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
-from ...http.requests import Header, Receive, Refusal, Send
-from ...types import CANCEL_SECONDS
+from ...http.requests import Header, Receive, Send
+from ...support import on_failure
 from .event_log import EventLog
 from .transport import MessageStream
 
@@ -335,7 +335,7 @@ class ResponseSender:
         for pump in self._pumps:
             pump.cancel()
         if self._pumps:
-            await asyncio.wait(self._pumps, timeout=CANCEL_SECONDS)
+            await asyncio.wait(self._pumps, timeout=5.0)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

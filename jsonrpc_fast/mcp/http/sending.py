@@ -26,8 +26,8 @@ from typing import Any, Final, TypeAlias
 
 from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
-from ...handlers.failures import is_foreign_cancellation, on_failure
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
+from ...support import is_failure, on_failure
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, since
 from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
@@ -249,7 +249,7 @@ class HttpSender:
             CancelledError: It is the cancellation of the current task.
         """
         if isinstance(error, asyncio.CancelledError):
-            if not is_foreign_cancellation(error):
+            if not is_failure(error):
                 raise error
             return ConnectionLost(STRAY)
         if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):

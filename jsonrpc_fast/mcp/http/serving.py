@@ -19,11 +19,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ..._checks import check_seconds
-from ..._logs import logger_of
 from ...http.requests import is_loopback
-from ...transports.stdio.child import signal_children
-from ...transports.stdio.takeover import fill_closed_descriptors
+from ...support import check_seconds, logger_of
+from ...transports.stdio import fill_closed_descriptors, signal_children
 from .endpoint import McpEndpoint as McpEndpoint
 
 _logger: Final = logger_of("mcp")

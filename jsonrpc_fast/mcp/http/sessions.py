@@ -29,7 +29,8 @@ from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
 from ...codes import ErrorCode
-from ...http.requests import RETRY_SOON, WHITESPACE, Refusal
+from ...http import Refusal
+from ...http.requests import RETRY_SOON, WHITESPACE
 from ...session import SessionOptions
 from ..applications import HttpSettings
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since

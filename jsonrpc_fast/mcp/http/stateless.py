@@ -18,7 +18,8 @@ from typing import Any, Final
 from ...codec import Notification, ParseError, Request, encode, encode_error
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
-from ...http.requests import Admitted, Refusal
+from ...http import Refusal
+from ...http.requests import Admitted
 from ...session import SessionOptions
 from ...types import MessageId
 from ..applications import HttpSettings

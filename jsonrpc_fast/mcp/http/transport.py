@@ -20,12 +20,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...codec import Notification, encode
-from ...errors import LOOP_EXITS, ConnectionLost, StateError
+from ...errors import ConnectionLost, StateError
 from ...http.requests import Header
 from ...profile import Profile
-from ...transports.channel import HIGH_WATER_BYTES
-from ...transports.protocol import Received, Sendable, Transport, drop_callbacks
-from ...transports.waiters import Waiters
+from ...support import Waiters
+from ...transports import Received, Sendable, Transport, drop_callbacks
 from ...types import UNSET, MessageId, Unset
 from ..server.context import HttpRequest
 
@@ -256,7 +255,7 @@ class HttpTransport(Transport):
             self.receiving = stream
         try:
             self.onmessage(message, stream)
-        except LOOP_EXITS:
+        except (KeyboardInterrupt, SystemExit):
             raise
         except Exception as error:
             if self.onerror is not None:
@@ -328,7 +327,7 @@ class HttpTransport(Transport):
         return self.buffered
 
     async def drain(self) -> None:
-        while self.buffered > HIGH_WATER_BYTES and self.is_connected:
+        while self.buffered > 64 * 1024 and self.is_connected:
             await self._waiters.wait()
         if not self.is_connected:
             raise ConnectionLost("the session is closed")

@@ -36,13 +36,11 @@ from math import inf
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from ..._checks import check_type
-from ..._logs import logger_of
-from ...codec._json import loads
+from ...codec import Raw
 from ...errors import InvalidResponse
-from ...http import library
+from ...http import Refusal, library
 from ...http.inflating import ACCEPTED
-from ...http.requests import Refusal
+from ...support import check_type, logger_of
 from .sending import read
 
 try:
@@ -293,7 +291,7 @@ class _Fetcher:
         ):
             if response.status_code != 200:
                 raise InvalidResponse(f"the status is {response.status_code}")
-            found = loads(await read(response, MAX_RESPONSE_BYTES))
+            found = Raw(await read(response, MAX_RESPONSE_BYTES)).decode()
         if not isinstance(found, dict):
             raise InvalidResponse("the response is not an object")
         return found

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..._checks import check_number
+from ...support import check_number
 from .capabilities import Icon
 from .records import Record
 

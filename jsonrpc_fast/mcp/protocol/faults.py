@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..._pointers import pointer_to, target_of
+from ...support import pointer_to, reference_target
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -221,7 +221,7 @@ def _target_of(part: dict[str, Any] | None, schema: dict[str, Any]) -> dict[str,
     reference = (part or {}).get("$ref")
     if not isinstance(reference, str):
         return part
-    target = target_of(schema, reference)
+    target = reference_target(schema, reference)
     return target if isinstance(target, dict) else None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from ...codec import Raw
-from ...codec._backend import decoded
-from ...codes import RPC_MESSAGES, ErrorCode
+from ...codec import Raw, decoded
+from ...codes import ErrorCode
 from ...errors import RpcError
 from .capabilities import ServerCapabilities
 from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
@@ -144,4 +143,4 @@ def is_modern_meta(meta: object) -> bool:
 
 def method_not_found() -> RpcError:
     """Return the error -32601."""
-    return RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
+    return RpcError(ErrorCode.METHOD_NOT_FOUND)

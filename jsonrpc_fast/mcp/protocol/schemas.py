@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..._pointers import target_of
+from ...support import reference_target
 from ...types import UNSET
 from .faults import MASK, SchemaFault, faults_of
 
@@ -255,7 +255,7 @@ class _Work:
             yield from _subschemas(schema.get(name), name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            target = target_of(self._schema, reference)
+            target = reference_target(self._schema, reference)
             yield from self._targets if target is UNSET else [target]
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
             yield from self._targets

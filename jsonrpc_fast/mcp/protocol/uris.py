@@ -23,9 +23,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ...codec._json import has_surrogates
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
+from ...support import has_surrogates
 from .versions import Revision
 
 MAX_URI_CHARACTERS: Final = 8192
@@ -66,7 +66,7 @@ def check_uri(uri: object) -> str:
     faults = uri_faults(uri)
     if isinstance(uri, str) and not faults:
         return uri
-    raise invalid_params("; ".join(faults))
+    raise RpcError.invalid_params("; ".join(faults))
 
 
 def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcError:

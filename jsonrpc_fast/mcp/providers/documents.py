@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ..._pointers import parts_of, target_of
+from ...support import pointer_parts, reference_target
 from ...types import UNSET
 from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..server.server import Server
@@ -101,7 +101,7 @@ class Document:
     def _found(self, reference: str) -> Any:
         if not reference.startswith("#/"):
             raise ValueError("a reference to another document is not supported")
-        found = target_of(self._content, reference)
+        found = reference_target(self._content, reference)
         if found is UNSET:
             raise ValueError("the target of a reference does not exist")
         return found
@@ -132,7 +132,7 @@ class Document:
 
 
 def _definition_name(reference: str, taken: set[str]) -> str:
-    base = tool_name(parts_of(unquote(reference))[-1]) or "schema"
+    base = tool_name(pointer_parts(unquote(reference))[-1]) or "schema"
     name, number = base, 1
     while name in taken:
         number += 1

@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from ..._checks import check_callable, check_count, check_type
-from ...codec._backend import Raw, dumps
+from ...codec import dumps
+from ...codec._backend import Raw
 from ...errors import InvalidResponse
 from ...http.inflating import ACCEPTED
+from ...support import check_callable, check_count, check_type
 from ..protocol.definitions import ToolAnnotations
 from ..server.blocks import ToolError
 from ..server.server import Server

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ..._checks import check_callable
 from ...errors import RpcError
+from ...support import check_callable
 from ..server.blocks import ToolError
 from ..server.server import Server
 from .documents import Document, description_of, tool_name

@@ -23,10 +23,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
-from ..._checks import check_callable
-from ..._logs import logger_of
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import ConnectionLost, RpcError, StateError
+from ...support import check_callable, logger_of
 from ..client.client import Client
 from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import (

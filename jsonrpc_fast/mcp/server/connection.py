@@ -16,16 +16,14 @@ from functools import lru_cache, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..._checks import check_type
 from ...codec import Raw, Request, Response
-from ...errors import LOOP_EXITS, RpcError, invalid_params
+from ...errors import RpcError
 from ...handlers import is_awaitable
 from ...handlers.middleware import within
 from ...profile import Profile
-from ...session import SessionOptions
-from ...session.context import SessionContext
-from ...session.running import Run
-from ...transports.protocol import Transport, is_strict_enough
+from ...session import Run, SessionContext, SessionOptions
+from ...support import check_type
+from ...transports import Transport, is_strict_enough
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import (
     LIST_CHANGES,
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD})
 """Methods that may wait for providers (the lists), or for the end of a subscription."""
 
-_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end the task itself
+_TASK_EXITS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit)  # these end the task itself
 
 
 class ServerConnection(FrontSession):
@@ -224,7 +222,7 @@ class ServerConnection(FrontSession):
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level: Any = params.get("level")
         if level not in LOG_LEVELS:
-            raise invalid_params(UNKNOWN_LEVEL)
+            raise RpcError.invalid_params(UNKNOWN_LEVEL)
         self.log_level = level
         return {}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...codec._backend import dumps
+from ...codec import dumps
 from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault, text_content
 from ..protocol.definitions import Resource, ResourceTemplate
 from ..protocol.uris import blob_contents, text_contents, uri_faults

@@ -6,10 +6,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from ..._checks import check_count, check_number
 from ...handlers.json_values import to_json
-from ...session import Destination
-from ...session.context import SessionContext
+from ...session import Destination, SessionContext
+from ...support import check_count, check_number
 from ...types import UNSET, MessageId, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS, Revision

@@ -29,11 +29,11 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
-from ..._checks import check_seconds, check_type
-from ...codec._backend import dumps
+from ...codec import dumps
 from ...handlers.params.arguments import UndefinedName
 from ...handlers.schemas import inlined
-from ...session.conventions import McpConvention
+from ...session import McpConvention
+from ...support import check_seconds, check_type
 from ..protocol.capabilities import Icon
 from ..protocol.definitions import (
     Annotations,

@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from ..._pointers import parts_of
 from ...handlers.params.problems import Misfit
 from ...handlers.params.types import ValueType, type_of
 from ...handlers.schemas import value_schema
+from ...support import pointer_parts
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
 from .blocks import ToolError
@@ -55,7 +55,7 @@ def without_unset(members: dict[str, Any], faults: list[SchemaFault], schema: Ma
         faults: Their faults.
         schema: The schema of the object. Its required members are kept.
     """
-    refused = {parts[0] for parts in (parts_of(fault.path) for fault in faults) if len(parts) == 1}
+    refused = {parts[0] for parts in (pointer_parts(fault.path) for fault in faults) if len(parts) == 1}
     unset = {name for name in refused if members.get(name, 0) in ("", None)} - {*schema.get("required", ())}
     return {name: value for name, value in members.items() if name not in unset} if unset else members
 

@@ -25,8 +25,8 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
+from ...handlers import Handler
 from ...handlers.executors import ExecutorHandler
-from ...handlers.handler import Handler
 from ...handlers.json_values import json_of
 from ...handlers.params.arguments import Arguments, UndefinedName, hints_of, last_line, parameters_of, without_partial
 from ...handlers.params.docstrings import read_docstring

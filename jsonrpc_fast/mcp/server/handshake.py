@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ...codec import Notification, Request
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
@@ -247,7 +247,7 @@ class ServerHandshake:
 
     def _receive_modern(self, method: str, meta: object) -> RequestRules | dict[str, Any]:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
-            raise invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
+            raise RpcError.invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
         if version not in self._modern_versions:
             # The error lists the versions: the client chooses one and repeats its request.
@@ -272,7 +272,7 @@ class ServerHandshake:
         # `logging/setLevel`.
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
-            raise invalid_params(f"{LOG_LEVEL_KEY}: {UNKNOWN_LEVEL}")
+            raise RpcError.invalid_params(f"{LOG_LEVEL_KEY}: {UNKNOWN_LEVEL}")
         token = _progress_token(meta) if "progressToken" in meta else None
         rules = RequestRules(revision, capabilities, info, token, level)
         if method in MISSING_CLIENT_REQUESTS[version] and method not in self._methods:
@@ -306,18 +306,18 @@ def _client_info(version: str, *items: tuple[str, str]) -> Implementation:
 def _version_of(members: dict[str, Any], name: str) -> str:
     version = members.get(name)
     if not isinstance(version, str) or len(version) > _MAX_VERSION_CHARACTERS:
-        raise invalid_params(f"{name} must be a string of at most {_MAX_VERSION_CHARACTERS} characters")
+        raise RpcError.invalid_params(f"{name} must be a string of at most {_MAX_VERSION_CHARACTERS} characters")
     return version
 
 
 def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
     found = members.get(name)
     if found is None:
-        raise invalid_params(f"{name} is missing")
+        raise RpcError.invalid_params(f"{name} is missing")
     try:
         return cls.from_dict(found, version)
     except ValueError as fault:
-        raise invalid_params(f"{name}: {fault}") from None
+        raise RpcError.invalid_params(f"{name}: {fault}") from None
 
 
 def _progress_token(meta: object) -> int | str | None:

@@ -21,9 +21,10 @@ import types
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-from ...codec._backend import Raw, dumps
+from ...codec import dumps
+from ...codec._backend import Raw
 from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError, invalid_params
+from ...errors import EncodeError, RpcError
 from ..protocol.meta import INPUT_REQUESTS, MAX_INPUTS
 from ..protocol.versions import Revision
 from .request_state import MAX_STATE_BYTES, StateSeal
@@ -204,13 +205,13 @@ def _next_turn() -> Generator[None, None, None]:
 def _read_responses(members: object) -> dict[str, bytes]:
     # Counted first: each response is encoded below.
     if isinstance(members, dict) and len(members) > MAX_INPUTS:
-        raise invalid_params(f"inputResponses has more than {MAX_INPUTS} members")
+        raise RpcError.invalid_params(f"inputResponses has more than {MAX_INPUTS} members")
     if not isinstance(members, dict) or not all(isinstance(response, dict) for response in members.values()):
-        raise invalid_params("inputResponses must be an object of results")
+        raise RpcError.invalid_params("inputResponses must be an object of results")
     try:
         return _written(members)
     except EncodeError:
-        raise invalid_params("inputResponses is nested too deeply") from None
+        raise RpcError.invalid_params("inputResponses is nested too deeply") from None
 
 
 def _written(responses: Mapping[str, Any]) -> dict[str, bytes]:

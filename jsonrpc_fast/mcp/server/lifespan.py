@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...errors import StateError
-from ...handlers.failures import on_failure
+from ...support import on_failure
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""

@@ -23,17 +23,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from ..._checks import check_count
-from ..._logs import logger_of
-from ...codec._backend import dumps
+from ...codec import dumps
 from ...codes import ErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
 from ...handlers import CallNext, is_awaitable
 from ...handlers.deadlines import timed
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
-from ...types import NEVER_AWAITABLE, MessageId
+from ...support import check_count, logger_of
+from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, FeatureKind, method_not_found
@@ -341,7 +340,7 @@ class Methods:
             value = function.call(arguments, context)
         except Exception as error:
             return _failure(tool, id, error)
-        if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
+        if is_awaitable(value):
             if tool.timeout is not None:
                 value = timed(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, id, revision, complete)
@@ -368,7 +367,7 @@ class Methods:
 
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         if "uri" not in params:
-            raise invalid_params("uri is missing")
+            raise RpcError.invalid_params("uri is missing")
         # Checked before any function sees the URI.
         uri = check_uri(params["uri"])
         value: Any = None
@@ -415,7 +414,7 @@ class Methods:
         name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
         # The functions of users compare this text with many values.
         if len(typed) > MAX_TYPED_CHARACTERS:
-            raise invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
+            raise RpcError.invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
         kind: FeatureKind
         registered: Registered[Prompt] | Registered[ResourceTemplate] | None
@@ -426,7 +425,7 @@ class Methods:
             kind, key, named = "resources", "uri", _text(reference, "uri", "ref/uri")
             registered = self._registry.resource_templates.get(named)
         else:
-            raise invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
+            raise RpcError.invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
         if registered is None:
             for provider, inner in self._providers(kind, named):
                 asked = {**reference, key: inner}
@@ -437,9 +436,9 @@ class Methods:
         # Parts that `resources/read` would refuse must not reach the completer either. Typing begins with an empty one.
         given = [*others.values(), typed] if typed else [*others.values()]
         if (reason := registered.unsafe_reason(given)) is not None:
-            raise invalid_params(f"a part of the URI is unsafe: {reason}")
+            raise RpcError.invalid_params(f"a part of the URI is unsafe: {reason}")
         if name not in registered.function.parameters:
-            raise invalid_params("argument/name is unknown")
+            raise RpcError.invalid_params("argument/name is unknown")
         completer = registered.completers.get(name, ())
         if callable(completer):
             values = list(await _awaited(completer(typed, others)))
@@ -597,7 +596,7 @@ def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) 
 def _text(members: Mapping[str, Any], name: str, path: str | None = None) -> str:
     value = members.get(name)
     if not isinstance(value, str):
-        raise invalid_params(f"{path or name} must be a string")
+        raise RpcError.invalid_params(f"{path or name} must be a string")
     return value
 
 
@@ -607,7 +606,7 @@ def _object(members: Mapping[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise invalid_params(f"{name} must be an object")
+        raise RpcError.invalid_params(f"{name} must be an object")
     return value
 
 
@@ -617,9 +616,9 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
         return {}
     # Counted before each member is checked, so that refusing stays cheap.
     if isinstance(value, dict) and len(value) > MAX_ARGUMENTS:
-        raise invalid_params(f"{path or name} has more than {MAX_ARGUMENTS} members")
+        raise RpcError.invalid_params(f"{path or name} has more than {MAX_ARGUMENTS} members")
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise invalid_params(f"{path or name} must be an object of strings")
+        raise RpcError.invalid_params(f"{path or name} must be an object of strings")
     return value
 
 
@@ -627,4 +626,4 @@ def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, st
     try:
         return function.convert(arguments, strict=strict)
     except Misfit as misfit:
-        raise invalid_params(f"arguments: {misfit}") from None
+        raise RpcError.invalid_params(f"arguments: {misfit}") from None

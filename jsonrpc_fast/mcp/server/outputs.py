@@ -20,7 +20,8 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ...codec._backend import Raw, dumps
+from ...codec import dumps
+from ...codec._backend import Raw
 from ...handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
 from ...handlers.schemas import result_schema
 from ..protocol.faults import SchemaFault

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ...errors import invalid_params
+from ...errors import RpcError
 
 T = TypeVar("T")
 
@@ -61,4 +61,4 @@ def _read(cursor: object) -> str:
                 return text[len(_PREFIX) :].decode()
         except (binascii.Error, UnicodeError):
             pass
-    raise invalid_params("Invalid cursor")
+    raise RpcError.invalid_params("Invalid cursor")

@@ -24,9 +24,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ..._checks import check_seconds
-from ..._logs import logger_of
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
+from ...support import check_seconds, logger_of
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """Maximum size of a token's content: the responses of all rounds but the last, and the values of the function."""
@@ -121,7 +120,7 @@ class StateSeal:
             # Sorted, because a client may write the members of the arguments in another order in the next round.
             return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
         except RecursionError:
-            raise invalid_params("arguments nest too deeply for a request that takes several rounds") from None
+            raise RpcError.invalid_params("arguments nest too deeply for a request that takes several rounds") from None
 
 
 class _Signer:
@@ -178,4 +177,4 @@ def _checked(cipher: StateCipher) -> StateCipher:
 def refusal(reason: str) -> RpcError:
     """Return the error for an invalid state, and log the reason, which the client does not get."""
     _logger.warning("a requestState was refused: it %s", reason)
-    return invalid_params("requestState is invalid or has expired")
+    return RpcError.invalid_params("requestState is invalid or has expired")

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, Final
 
-from ..._pointers import pointer_to
-from ...codec._backend import dumps
-from ...codec._json import has_surrogates
+from ...codec import dumps
 from ...errors import EncodeError
 from ...handlers.json_values import to_json
+from ...support import has_surrogates, pointer_to
 
 _MAX_TRIES: Final = 1000
 """How many parts of a value are tried, to find the one that cannot be sent: each try takes as long as writing it."""

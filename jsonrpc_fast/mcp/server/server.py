@@ -28,10 +28,10 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..._checks import check_callable, check_count, check_type
 from ...profile import Profile
 from ...session import SessionOptions
-from ...transports.protocol import Transport
+from ...support import check_callable, check_count, check_type
+from ...transports import Transport
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS, FeatureKind

@@ -17,13 +17,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Unpack
 
-from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import SessionOptions
-from ...session.options import check_options
-from ...transports.channel import Events
-from ...transports.memory import MemoryChannel, MemoryTransport
-from ...transports.protocol import Transport, TransportOptions
+from ...session import SessionOptions, check_options
+from ...support import on_failure
+from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
 from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS
 from .lifespan import Lifespan
@@ -198,7 +195,7 @@ class Served(ConnectionFactory):
                     await self.tasks.close()
 
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
-        from ...transports.stdio.main import run_stdio  # a server over HTTP does without
+        from ...transports import run_stdio  # a server over HTTP does without
 
         end_seconds = session_options.get("end_seconds") or None  # UNSET is false
         return run_stdio(

@@ -11,12 +11,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from ...codec import Notification, Request
-from ...codec._backend import decoded
+from ...codec import Notification, Request, decoded
 from ...errors import ConnectionLost, StateError
-from ...session import Destination, SessionOptions
-from ...session.running import Run
-from ...transports.protocol import Transport
+from ...session import Destination, Run, SessionOptions
+from ...transports import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL

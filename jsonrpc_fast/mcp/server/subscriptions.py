@@ -21,7 +21,7 @@ import msgspec
 
 from ...codec import Notification
 from ...codes import ErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
 from ...session import Destination
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
@@ -116,7 +116,7 @@ class ClientSubscriptions:
             RpcError: The URI is too long (-32602), or there are too many subscriptions (-32603).
         """
         if len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS:
-            raise invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")
+            raise RpcError.invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")
         # A repeated subscription needs no more memory.
         if len(self._uris) >= MAX_URIS and uri not in self._uris:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
@@ -175,12 +175,12 @@ class ClientSubscriptions:
     def _supported(self, filter: object) -> dict[str, Any]:
         """The part of a filter that the server supports. Unknown members are left out."""
         if not isinstance(filter, dict):
-            raise invalid_params("notifications must be an object")
+            raise RpcError.invalid_params("notifications must be an object")
         supported: dict[str, Any] = {}
         for _, _, name in LIST_CHANGES.values():
             wanted = filter.get(name, False)
             if type(wanted) is not bool:
-                raise invalid_params(f"notifications/{name} must be a boolean")
+                raise RpcError.invalid_params(f"notifications/{name} must be a boolean")
             # The acknowledgement shows the client which part of its filter is supported: the rest is not an error.
             if wanted and name in self._changes:
                 supported[name] = True
@@ -199,7 +199,7 @@ def _strings(filter: dict[str, Any], name: str) -> list[str]:
     # The items of a huge array are not looked at, so that refusing it is cheap.
     is_huge = isinstance(strings, list) and len(strings) > MAX_URIS
     if not isinstance(strings, list) or not (is_huge or all(isinstance(string, str) for string in strings)):
-        raise invalid_params(f"notifications/{name} must be an array of strings")
+        raise RpcError.invalid_params(f"notifications/{name} must be an array of strings")
     if is_huge or any(len(string) > MAX_SUBSCRIBED_URI_CHARACTERS for string in strings):
-        raise invalid_params(f"notifications/{name} is too large")
+        raise RpcError.invalid_params(f"notifications/{name} is too large")
     return strings

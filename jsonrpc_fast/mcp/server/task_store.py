@@ -18,13 +18,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from ..._checks import check_count
-from ..._logs import logger_of
-from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import RpcError, invalid_params
-from ...handlers.failures import on_failure
-from ...session.running import detached
-from ...types import CANCEL_SECONDS
+from ...codes import ErrorCode
+from ...errors import RpcError
+from ...session import detached
+from ...support import check_count, logger_of, on_failure
 from ..protocol.meta import TASKS_CAPABILITY, method_not_found
 from .context import Context, allow_task
 from .tasks import Task, TaskStart, TaskSupport
@@ -160,7 +157,7 @@ class TaskStore:
         task = self._tasks.get(id) if isinstance(id, str) else None
         # The same error in both cases: an id of another client must look like one that does not exist.
         if task is None or task.owner != context.subject:
-            raise invalid_params("Unknown task" if isinstance(id, str) else "taskId must be a string")
+            raise RpcError.invalid_params("Unknown task" if isinstance(id, str) else "taskId must be a string")
         if method == "tasks/get":
             return task.details()
         if method == "tasks/cancel":
@@ -169,7 +166,7 @@ class TaskStore:
         # `tasks/update`: responses with unknown keys are ignored, because the task may have continued.
         responses = params.get("inputResponses")
         if not isinstance(responses, dict):
-            raise invalid_params("inputResponses must be an object")
+            raise RpcError.invalid_params("inputResponses must be an object")
         task.add_input(responses)
         return {}
 
@@ -179,14 +176,14 @@ class TaskStore:
         return [id for id in ids if (task := self._tasks.get(id)) is not None and task.owner == context.subject]
 
     async def close(self) -> None:
-        """Stop and drop all tasks, and wait for their functions, but no longer than CANCEL_SECONDS."""
+        """Stop and drop all tasks, and wait for their functions, but no longer than 5 seconds."""
         for task in list(self._tasks.values()):
             self._drop(task)
         # A task's own function may be what closes the store: it cannot wait for itself.
         ending = self._runs - {asyncio.current_task()}
         for running in ending:
             running.cancel()
-        if ending and (await asyncio.wait(ending, timeout=CANCEL_SECONDS))[1]:
+        if ending and (await asyncio.wait(ending, timeout=5.0))[1]:
             _logger.error("a task continues although it was cancelled")
 
     def _add(self, owner: object) -> Task:
@@ -217,5 +214,5 @@ def _report_end(run: asyncio.Task[Any], task: Task) -> None:
     elif (error := run.exception()) is not None:
         if not isinstance(error, RpcError):
             _logger.error("task %s failed", task.id, exc_info=error)
-            error = RpcError(ErrorCode.INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            error = RpcError(ErrorCode.INTERNAL_ERROR)
         task.fail(error)

@@ -29,7 +29,7 @@ from urllib.parse import quote
 from msgspec import UNSET
 
 from ...codes import ErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import RpcError
 from ..protocol.contents import text_content
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.uris import text_contents
@@ -203,7 +203,7 @@ class TemplatePrompts:
             case {"text": str(text)}:
                 return text
             case {"error": "missing", "argument": str(missing)} if missing in prompt.values:
-                raise invalid_params(f"missing argument: {missing}")
+                raise RpcError.invalid_params(f"missing argument: {missing}")
             case {"error": "large"}:
                 why = f"rendered more than {rendering.MAX_TEXT_CHARACTERS} characters"
             case {"error": "failed"}:
@@ -287,13 +287,13 @@ def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
 def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
     """Check arguments. Raises RpcError -32602, whose text names only arguments of the prompt."""
     if sum(map(len, given.values())) > MAX_ARGUMENT_CHARACTERS:
-        raise invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
+        raise RpcError.invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
     missing = [each.name for each in prompt.prompt.arguments or () if each.required and each.name not in given]
     if missing:
-        raise invalid_params(f"missing argument: {', '.join(missing)}")
+        raise RpcError.invalid_params(f"missing argument: {', '.join(missing)}")
     if not prompt.is_dynamic and not given.keys() <= prompt.values.keys():
         names = ", ".join(prompt.values) or "none"
-        raise invalid_params(f"unknown argument; the prompt accepts: {names}")
+        raise RpcError.invalid_params(f"unknown argument; the prompt accepts: {names}")
 
 
 def _resource(file: TemplateFile) -> Resource:

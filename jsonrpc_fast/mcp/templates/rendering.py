@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...handlers.failures import on_failure
+from ...support import on_failure
 
 RENDER_SECONDS: Final = 5.0
 """How long rendering a template may take."""

@@ -19,8 +19,8 @@ from typing import Any, Final, Unpack
 
 import watchfiles
 
-from ..._logs import logger_of
 from ..._version import __version__
+from ...support import logger_of
 from ..applications import HttpOptions
 from ..protocol.definitions import Prompt, Resource
 from ..server.context import Context

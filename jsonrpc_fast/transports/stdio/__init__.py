@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from .client import StdioClient
+from .child import signal_children
+from .client import ChildChannel, StdioClient
 from .descriptors import PipeChannel
 from .main import run_stdio
 from .server import StdioServer
+from .takeover import fill_closed_descriptors
 
-__all__ = ["PipeChannel", "StdioClient", "StdioServer", "run_stdio"]
+__all__ = [
+    "ChildChannel",
+    "PipeChannel",
+    "StdioClient",
+    "StdioServer",
+    "fill_closed_descriptors",
+    "run_stdio",
+    "signal_children",
+]
