@@ -43,8 +43,10 @@ def _loads(text: bytes) -> Any:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + 2048)  # orjson reads 1,024 levels
     try:
-        return json.loads(text)
-    except ValueError:  # not JSON, or more digits than Python converts
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except ValueError:  # not JSON, half of a surrogate pair, or more digits than Python converts
         raise orjson.JSONDecodeError("not JSON that Python reads", "", 0) from None
     finally:
         sys.setrecursionlimit(limit)
@@ -57,14 +59,17 @@ def dumps_exact(value: Any, default: Any = None, option: int = 0) -> bytes:
     except orjson.JSONEncodeError as error:
         if str(error) not in TOO_WIDE:
             raise
-    return orjson.dumps(_with_fragments(value), default, option)
+    return orjson.dumps(_with_fragments(value, bool(option & orjson.OPT_NON_STR_KEYS)), default, option)
 
 
-def _with_fragments(value: Any) -> Any:
+def _with_fragments(value: Any, writes_keys: bool) -> Any:
     if type(value) is int:
         return orjson.Fragment(str(value))
     if type(value) is list or type(value) is tuple:
-        return [_with_fragments(item) for item in value]
+        return [_with_fragments(item, writes_keys) for item in value]
     if type(value) is dict:
-        return {str(name) if type(name) is int else name: _with_fragments(item) for name, item in value.items()}
+        return {
+            str(name) if writes_keys and type(name) is int else name: _with_fragments(item, writes_keys)
+            for name, item in value.items()
+        }
     return value
