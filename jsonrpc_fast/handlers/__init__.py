@@ -8,13 +8,22 @@ Sessions, HTTP endpoints and the NATS adapter build on it. `handlers.openrpc.ope
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ..support import loader
 from ..types import is_awaitable
 from .dispatch import DispatchOptions
 from .handler import Handler, RequestContext
-from .middleware import CallNext, Middleware
+from .middleware import CallNext, Middleware, with_middleware
 from .options import HandlerOptions
 from .registry import Function, Handlers
 from .results import to_jsonable
+
+if TYPE_CHECKING:
+    from .deadlines import timed
+    from .json_values import json_of, to_json
+else:
+    __getattr__ = loader(__name__, {"deadlines": ("timed",), "json_values": ("json_of", "to_json")})
 
 __all__ = [
     "CallNext",
@@ -26,5 +35,9 @@ __all__ = [
     "Middleware",
     "RequestContext",
     "is_awaitable",
+    "json_of",
+    "timed",
+    "to_json",
     "to_jsonable",
+    "with_middleware",
 ]

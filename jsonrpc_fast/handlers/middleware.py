@@ -69,7 +69,7 @@ class MiddlewareHandler(OuterHandler):
         return self._invoke(value, context, invoke)
 
 
-def within(
+def with_middleware(
     invoke: Callable[[Any, C], Any], middleware: Iterable[Callable[[C, Any, CallNext], Any]]
 ) -> Callable[[Any, C], Any]:
     """Return a function of params and context that runs inside all of the middleware; the first one is the outermost.

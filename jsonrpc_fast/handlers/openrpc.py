@@ -24,7 +24,7 @@ from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of
 from .params.docstrings import read_docstring
 from .params.types import type_of
-from .schemas import object_schema, result_schema, value_schema
+from .schemas import arguments_schema, result_schema, value_schema
 
 if TYPE_CHECKING:
     from ..errors import RpcError
@@ -160,9 +160,7 @@ def _parameter(parameter: Parameter, components: dict[str, Any]) -> dict[str, An
 
     # As if passed by name: the schema of a parameter does not depend on how it is passed.
     def schema() -> dict[str, Any]:
-        arguments = Arguments({name: parameter.replace(kind=Parameter.KEYWORD_ONLY)})
-        defaults = {} if arguments.required else {name: arguments.default_of(name)}
-        made = object_schema(arguments.types, defaults)
+        made = arguments_schema(Arguments({name: parameter.replace(kind=Parameter.KEYWORD_ONLY)}))
         found: dict[str, Any] = made["properties"][name]
         return {**found, "$defs": made["$defs"]} if "$defs" in made else found
 

@@ -17,7 +17,10 @@ from typing import Any, Final
 from ..errors import EncodeError
 from .json_values import to_json
 from .params.annotations import enum_values, parts_of
+from .params.arguments import Arguments, last_line
 from .params.types import MsgspecType, PydanticType, ValueType, msgspec_module
+
+__all__ = ["arguments_schema", "inlined", "result_schema", "value_schema"]
 
 _msgspec = msgspec_module()
 
@@ -37,16 +40,20 @@ def result_schema(type_: ValueType) -> dict[str, Any]:
     return _portable(schema, [type_])
 
 
-def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of an object.
-
-    Args:
-        fields: The types of the members, by name.
-        defaults: The defaults of the members that are not required, by name.
+def arguments_schema(arguments: Arguments) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the arguments of a function: an object with a member for each.
 
     Raises:
-        TypeError: Two different types have the same name.
+        TypeError: Two different types have the same name, or a type has no schema.
     """
+    defaults = {name: arguments.default_of(name) for name in arguments.parameters if name not in arguments.required}
+    try:
+        return _object_schema(arguments.types, defaults)
+    except Exception as error:  # msgspec and pydantic raise many kinds
+        raise TypeError(f"the types of the parameters are not supported: {last_line(error)}") from error
+
+
+def _object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     msgspecs = {name: field.annotation for name, field in fields.items() if isinstance(field, MsgspecType)}

@@ -13,3 +13,35 @@ Rules:
   - Problems contain only names and bounds of types: no value of the input, no name of an unknown member, no key of a
     mapping, and no text of an exception of the application.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...support import loader
+
+if TYPE_CHECKING:
+    from .arguments import Arguments, FunctionSignature, UndefinedName, name_of, signature_of
+    from .problems import Misfit
+    from .types import MsgspecType, PydanticType, type_of
+else:
+    __getattr__ = loader(
+        __name__,
+        {
+            "arguments": ("Arguments", "FunctionSignature", "UndefinedName", "name_of", "signature_of"),
+            "problems": ("Misfit",),
+            "types": ("MsgspecType", "PydanticType", "type_of"),
+        },
+    )
+
+__all__ = [
+    "Arguments",
+    "FunctionSignature",
+    "Misfit",
+    "MsgspecType",
+    "PydanticType",
+    "UndefinedName",
+    "name_of",
+    "signature_of",
+    "type_of",
+]

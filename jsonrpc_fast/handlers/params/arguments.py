@@ -16,11 +16,12 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from ..._pointers import pointer_to
 from ...codec._backend import decoded
 from .annotations import is_field
+from .docstrings import read_docstring
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
 
@@ -228,6 +229,47 @@ def parameters_of(function: Callable[..., Any], hints: Mapping[str, Any]) -> dic
             annotation = Any
         found[name] = parameter.replace(annotation=annotation)
     return found
+
+
+class FunctionSignature(NamedTuple):
+    """What the signature and the docstring of a function say.
+
+    Attributes:
+        name: The name of the function, even of a `functools.partial`; for a callable object, that of its class.
+        parameters: The parameters by name, with evaluated annotations, and Any for a parameter without one.
+        returns: The evaluated annotation of the result; `Parameter.empty` without one.
+        description: The docstring, without its part about parameters; None without one.
+        descriptions: What the docstring says about parameters, by name.
+    """
+
+    name: str
+    parameters: dict[str, Parameter]
+    returns: Any
+    description: str | None
+    descriptions: Mapping[str, str]
+
+
+def signature_of(function: Callable[..., Any]) -> FunctionSignature:
+    """Read the signature and the docstring of a function.
+
+    Raises:
+        UndefinedName: An annotation uses a name that is not defined, or not yet.
+        TypeError: An annotation cannot be evaluated, or the function has no signature.
+    """
+    hints = hints_of(function)
+    parameters = parameters_of(function, hints)
+    inner = without_partial(function)
+    # The docstring of an object is that of its class, which does not describe the call.
+    text = inspect.getdoc(inner) if inspect.isroutine(inner) else None
+    returns = hints.get("return", Parameter.empty)
+    return FunctionSignature(name_of(function), parameters, returns, *read_docstring(text, parameters))
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function, even of a `functools.partial`; for a callable object, the name of its class."""
+    inner = without_partial(function)
+    name: str = getattr(inner, "__name__", type(inner).__name__)
+    return name
 
 
 def without_partial(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...codec import Raw, Request, Response
 from ...errors import RpcError
-from ...handlers import is_awaitable
-from ...handlers.middleware import within
+from ...handlers import is_awaitable, with_middleware
 from ...profile import Profile
 from ...session import Run, SessionContext, SessionOptions
 from ...support import check_type
@@ -126,7 +125,7 @@ class ServerConnection(FrontSession):
         # Inside middleware, which is async, a sync method needs no slot either.
         needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
         if self._methods.middleware:
-            invoke = within(self._call_method, self._methods.middleware)
+            invoke = with_middleware(self._call_method, self._methods.middleware)
             method, is_async = partial(run_within, invoke), True
         if is_async:
             work = self._run_async(partial(method, members, context), context)
@@ -172,7 +171,7 @@ class ServerConnection(FrontSession):
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        handle = within(self._call_notification, self._methods.middleware)
+        handle = with_middleware(self._call_notification, self._methods.middleware)
         return handle(members, Context(request, rules, members, self._methods.shared))
 
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from ...handlers.json_values import to_json
+from ...handlers import to_json
 from ...session import Destination, SessionContext
 from ...support import check_count, check_number
 from ...types import UNSET, MessageId, Unset

@@ -30,7 +30,7 @@ from urllib.parse import quote
 from msgspec import UNSET
 
 from ...codec import dumps
-from ...handlers.params.arguments import UndefinedName
+from ...handlers.params import UndefinedName, name_of
 from ...handlers.schemas import inlined
 from ...session import McpConvention
 from ...support import check_seconds, check_type
@@ -47,7 +47,7 @@ from ..protocol.definitions import (
 )
 from ..protocol.uris import UriTemplate, uri_faults
 from ..protocol.versions import REVISIONS
-from .functions import RegisteredFunction, name_of
+from .functions import RegisteredFunction
 from .outputs import output_type
 from .registry import Completer, Registered, RegisteredTool, Registry, ShownErrors
 from .scopes import declared_scopes

@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from ...handlers.params.problems import Misfit
-from ...handlers.params.types import ValueType, type_of
+from ...handlers.params import Misfit, MsgspecType, PydanticType, type_of
 from ...handlers.schemas import value_schema
 from ...support import pointer_parts
 from ..protocol.faults import SchemaFault
@@ -76,7 +75,7 @@ class Form:
 
     __slots__ = ("_schema", "_type", "schema")
 
-    def __init__(self, schema: Mapping[str, Any], value_type: ValueType | None = None) -> None:
+    def __init__(self, schema: Mapping[str, Any], value_type: MsgspecType | PydanticType | None = None) -> None:
         self.schema: dict[str, Any] = dict(schema)
         self._schema = Schema(self.schema)
         self._type = value_type

@@ -25,13 +25,9 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
-from ...handlers import Handler
-from ...handlers.executors import ExecutorHandler
-from ...handlers.json_values import json_of
-from ...handlers.params.arguments import Arguments, UndefinedName, hints_of, last_line, parameters_of, without_partial
-from ...handlers.params.docstrings import read_docstring
-from ...handlers.params.types import type_of
-from ...handlers.schemas import object_schema
+from ...handlers import Handlers, json_of
+from ...handlers.params import Arguments, UndefinedName, name_of, signature_of, type_of
+from ...handlers.schemas import arguments_schema
 from .context import Context, copy_to
 from .session import check_level
 
@@ -118,7 +114,11 @@ class ThreadFunction:
     def __init__(self, function: Callable[..., Any], context_name: str | None) -> None:
         self._function = function
         self._context_name = context_name
-        self._handler = ExecutorHandler(Handler(self._call, unpack=False), function, None)
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("an async function runs on the loop: it needs no thread and no executor")
+        handlers = Handlers()
+        handlers.register("call", self._call, unpack=False, thread=True)
+        self._handler: Any = handlers.find("call")
 
     async def __call__(self, arguments: Mapping[str, Any], context: Context) -> Any:
         """Call the function in a thread, and return its result."""
@@ -177,13 +177,13 @@ class RegisteredFunction:
         self._plain_shapes: set[tuple[Any, ...]] = set()  # names and types of arguments that were found plain
         self.parameters: dict[str, Parameter] = {}
         try:
-            hints = hints_of(function)
-            self._read(parameters_of(function, hints), converts)
+            signature = signature_of(function)
+            self._read(signature.parameters, converts)
             self._arguments: Arguments | None = Arguments(self.parameters) if converts else None
             self._thread: ThreadFunction | None = ThreadFunction(function, self._context_name) if thread else None
-            self._schema = {} if self._arguments is None else _schema_of(self._arguments)
+            self._schema = {} if self._arguments is None else arguments_schema(self._arguments)
             if role is not None:
-                self._check_result(hints, role)
+                self._check_result(signature.returns, role)
         except TypeError as error:
             kind = UndefinedName if isinstance(error, UndefinedName) else TypeError
             raise kind(f"{label}: {error}") from error
@@ -192,14 +192,10 @@ class RegisteredFunction:
             for each in (function, getattr(type(function), "__call__", None))  # noqa: B004
         )
         self.takes_context: bool = thread or self._context_name is not None
-        self.returns: Any = hints.get("return", Parameter.empty)
-        documented = without_partial(function)
-        # The docstring of an object is that of its class, which does not describe the call.
-        doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
-        description, described = read_docstring(doc, self.parameters)
-        self.description: str | None = description
-        for parameter_name, text in described.items():
-            if converts:
+        self.returns: Any = signature.returns
+        self.description: str | None = signature.description
+        for parameter_name, text in signature.descriptions.items() if converts else ():
+            if parameter_name in self.parameters:
                 self._schema["properties"][parameter_name].setdefault("description", text)
 
     def _read(self, parameters: Mapping[str, Parameter], converts: bool) -> None:
@@ -289,28 +285,13 @@ class RegisteredFunction:
             return self._function(**arguments)
         return self._function(**arguments, **{self._context_name: context})
 
-    def _check_result(self, hints: Mapping[str, Any], role: Role) -> None:
+    def _check_result(self, returns: Any, role: Role) -> None:
         # Its result would be a generator, which has no JSON form, and which no code would close.
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
             raise TypeError("a generator is not supported")
-        if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
+        if returns is not Parameter.empty and (part := _unsupported(returns, _REFUSED[role])) is not None:
             is_class = isinstance(part, type) and not get_args(part)
             raise TypeError(f"a result of type {part.__qualname__ if is_class else part} is not supported")
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function, even of a `functools.partial`; for a callable object, the name of its class."""
-    target = without_partial(function)
-    name: str = getattr(target, "__name__", type(target).__name__)
-    return name
-
-
-def _schema_of(arguments: Arguments) -> dict[str, Any]:
-    defaults = {name: arguments.default_of(name) for name in arguments.parameters if name not in arguments.required}
-    try:
-        return object_schema(arguments.types, defaults)
-    except Exception as error:
-        raise TypeError(f"the types of the parameters are not supported: {last_line(error)}") from error
 
 
 def _is_context(annotation: Any) -> bool:

@@ -26,11 +26,8 @@ from msgspec import UNSET
 from ...codec import dumps
 from ...codes import ErrorCode
 from ...errors import RpcError
-from ...handlers import CallNext, is_awaitable
-from ...handlers.deadlines import timed
-from ...handlers.json_values import to_json
-from ...handlers.middleware import within
-from ...handlers.params.problems import Misfit
+from ...handlers import CallNext, is_awaitable, timed, to_json, with_middleware
+from ...handlers.params import Misfit
 from ...support import check_count, logger_of
 from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
@@ -205,7 +202,9 @@ class Methods:
             UnknownName: There is no such name, URI or method.
             RpcError: The request is refused with another error.
         """
-        result: dict[str, Any] = await run_within(within(self._serve_plainly, self.middleware), params, context)
+        result: dict[str, Any] = await run_within(
+            with_middleware(self._serve_plainly, self.middleware), params, context
+        )
         return result
 
     def _serve_plainly(self, params: dict[str, Any], context: Context) -> Any:

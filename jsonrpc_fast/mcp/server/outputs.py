@@ -22,7 +22,7 @@ import msgspec
 
 from ...codec import dumps
 from ...codec._backend import Raw
-from ...handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
+from ...handlers.params import MsgspecType, PydanticType, type_of
 from ...handlers.schemas import result_schema
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
@@ -57,7 +57,7 @@ class OutputType:
     def __init__(
         self,
         schema: dict[str, Any],
-        value_type: ValueType | None = None,
+        value_type: MsgspecType | PydanticType | None = None,
         *,
         is_wrapped: bool = False,
         plain: type | None = None,

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 import msgspec
 from msgspec import UNSET
 
-from ...handlers.params.arguments import UndefinedName
+from ...handlers.params import UndefinedName
 from ..protocol.capabilities import (
     ListChanged,
     Resources,

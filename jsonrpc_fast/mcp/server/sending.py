@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...codec import dumps
 from ...errors import EncodeError
-from ...handlers.json_values import to_json
+from ...handlers import to_json
 from ...support import has_surrogates, pointer_to
 
 _MAX_TRIES: Final = 1000

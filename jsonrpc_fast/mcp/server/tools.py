@@ -19,7 +19,7 @@ from typing import Any, Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ...handlers.json_values import json_of
+from ...handlers import json_of
 from ...support import child_of, pointer_parts
 from ..protocol.contents import text_content
 from ..protocol.definitions import Tool

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from inspect import Parameter
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import annotated_types
@@ -20,14 +21,20 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jsonrpc_fast.codec._json import dumps, loads
-from jsonrpc_fast.handlers.json_values import to_json
-from jsonrpc_fast.handlers.params.types import MsgspecType, PydanticType, type_of
-from jsonrpc_fast.handlers.schemas import object_schema
+from jsonrpc_fast.handlers import to_json
+from jsonrpc_fast.handlers.params import Arguments, MsgspecType, PydanticType, type_of
+from jsonrpc_fast.handlers.schemas import arguments_schema
 from jsonrpc_fast.mcp.protocol.schemas import Schema
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
 from ...support.tables import rows
+
+
+def schema_of(**annotations: Any) -> dict[str, Any]:
+    """Return the schema of required arguments."""
+    parameters = {name: Parameter(name, Parameter.KEYWORD_ONLY, annotation=of) for name, of in annotations.items()}
+    return arguments_schema(Arguments(parameters))
 
 
 class Colour(enum.Enum):
@@ -108,7 +115,7 @@ def test_a_decoded_dataclass_is_written_with_its_defaults() -> None:
 def both(annotation: Any, value: Any) -> tuple[bool, bool]:
     """Whether a value matches the schema, and whether it converts."""
     of = type_of(annotation)
-    schema = Schema(object_schema({"a": of}, {}))
+    schema = Schema(schema_of(a=annotation))
     try:
         of.convert(value, strict=True)
     except ValueError:
@@ -267,7 +274,7 @@ def test_converted_values_are_written_in_the_same_form(annotation: Any, written:
     of = type_of(annotation)
     assert of.convert(written, strict=True) == value
     assert loads(dumps(to_json(value))) == written
-    assert Schema(object_schema({"a": of}, {})).faults({"a": written}) == []
+    assert Schema(schema_of(a=annotation)).faults({"a": written}) == []
 
 
 @rows(
@@ -307,12 +314,12 @@ def test_two_types_with_the_same_name() -> None:
 
     first, Other = Inner, type("Inner", (msgspec.Struct,), {"__annotations__": {"y": int}})
     with pytest.raises(TypeError, match="two types have the name Inner"):
-        object_schema({"a": type_of(first), "b": type_of(Other)}, {})
+        schema_of(a=first, b=Other)
 
 
 def test_the_schema_of_a_tuple_has_no_false() -> None:
     """Some clients cannot read a schema that is false; `maxItems` means the same."""
-    schema = object_schema({"a": type_of(tuple[int, str]), "b": type_of(list[tuple[int]])}, {})
+    schema = schema_of(a=tuple[int, str], b=list[tuple[int]])
     assert schema["properties"] == {
         "a": {
             "type": "array",
