@@ -23,7 +23,7 @@ from ..codec.located import ItemBlock, Located, LocatingDecoder
 from ..codes import Hint, ParseErrorCode
 from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
 from ..profile import PRESETS, Profile
-from ..recordings import is_recording, read_recording
+from ..testing.recordings import is_recording, read_recording
 from ..types import Classification
 from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 

@@ -22,8 +22,8 @@ from ..codec import Notification, Raw, Request, Response, decode
 from ..codes import ErrorCode
 from ..errors import CallTimeout, RpcError
 from ..profile import PRESETS, Profile
-from ..recordings import Recorded, Sender, read_recording
 from ..support import id_key, pointer_parts
+from ..testing.recordings import Recorded, Sender, read_recording
 from ..types import UNSET
 from .output import escape, shorten
 

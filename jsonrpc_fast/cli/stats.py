@@ -20,7 +20,7 @@ from ..codec import Message, ParseError, RawMessage, Request, Response, decode
 from ..codec.located import LocatingDecoder
 from ..framing import Framing
 from ..profile import PRESETS, Profile
-from ..recordings import Sender, is_recording, read_recording
+from ..testing.recordings import Sender, is_recording, read_recording
 from .output import FAILURE, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 
 MAX_METHODS: Final = 1000

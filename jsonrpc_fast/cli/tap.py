@@ -33,8 +33,8 @@ from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
 from ..framing import Framing
 from ..profile import PRESETS, Profile
-from ..recordings import Sender, record_line
 from ..support import id_key
+from ..testing.recordings import Sender, record_line
 from ..types import MessageId
 from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, is_coloured, point_at_null, print_error, shorten, styled
 

@@ -12,9 +12,24 @@ with any plugin for async tests.
 
 from __future__ import annotations
 
-from .expected import Expectation, ExpectedCalls
-from .recording import recorded, replayed
-from .replay import Replay
-from .sessions import sessions
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .expected import Expectation, ExpectedCalls
+    from .recording import recorded, replayed
+    from .replay import Replay
+    from .sessions import sessions
+else:  # commands read recordings without a session
+    from ..support import loader
+
+    __getattr__ = loader(
+        __name__,
+        {
+            "expected": ("Expectation", "ExpectedCalls"),
+            "recording": ("recorded", "replayed"),
+            "replay": ("Replay",),
+            "sessions": ("sessions",),
+        },
+    )
 
 __all__ = ["Expectation", "ExpectedCalls", "Replay", "recorded", "replayed", "sessions"]

@@ -13,8 +13,8 @@ from typing import Any
 from ..codec import ParseError, encode
 from ..errors import ConnectionLost, StateError
 from ..profile import JSONRPC, Profile
-from ..recordings import read_recording, record_line
 from ..transports import Transport, memory_pair
+from .recordings import read_recording, record_line
 from .replay import Fits, Replay
 
 

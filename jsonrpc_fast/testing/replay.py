@@ -22,8 +22,8 @@ from .._repr import shorten
 from ..codec import Error, Notification, Request, Response, decode
 from ..codes import ErrorCode
 from ..profile import JSONRPC, Profile
-from ..recordings import Recorded
 from ..types import IdKey, MessageId, id_key
+from .recordings import Recorded
 
 ReplayedMessage: TypeAlias = "Request[Any] | Notification[Any] | Response[Any]"
 Fits: TypeAlias = Callable[[Any, Any], bool]

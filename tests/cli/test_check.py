@@ -18,7 +18,7 @@ from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing, frame
-from jsonrpc_fast.recordings import record_line
+from jsonrpc_fast.testing.recordings import record_line
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
 from ..support.tables import rows

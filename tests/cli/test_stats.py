@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.recordings import Sender, record_line
+from jsonrpc_fast.testing.recordings import Sender, record_line
 
 from ..support.command_line import run_here
 from ..support.tables import rows

@@ -22,7 +22,7 @@ from jsonrpc_fast import JSONRPC, Raw
 from jsonrpc_fast.cli import tap
 from jsonrpc_fast.codes import Hint
 from jsonrpc_fast.framing.frames import frame
-from jsonrpc_fast.recordings import read_recording
+from jsonrpc_fast.testing.recordings import read_recording
 
 from ..support.command_line import environment, run_here_in_bytes
 from ..support.processes import wait_until_asleep

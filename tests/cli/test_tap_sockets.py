@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.recordings import read_recording
 from jsonrpc_fast.session import Session, serving
+from jsonrpc_fast.testing.recordings import read_recording
 from jsonrpc_fast.transports import TcpServer, UnixClient
 
 from ..support.command_line import environment

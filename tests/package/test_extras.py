@@ -42,7 +42,7 @@ NEEDED = {  # what a part of the package tells the user to install; the first ma
     "jsonrpc_fast.http.library": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.upstreams": "jsonrpc_fast[http]",
     "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",
-    "jsonrpc_fast.telemetry": "jsonrpc_fast[otel]",
+    "jsonrpc_fast.adapters.opentelemetry": "jsonrpc_fast[otel]",
     "jsonrpc_fast.adapters.acp": "agent-client-protocol>=0.12",
     "jsonrpc_fast.adapters.aiorpcx": "aiorpcX>=0.23",
     "jsonrpc_fast.adapters.mcp": "mcp>=2",
@@ -96,7 +96,7 @@ def test_the_extras_and_the_versions_of_adapted_libraries_exist() -> None:
 FEATURES = (
     *("asyncio", "logging", "msgspec", "pydantic", "opentelemetry", "httpx2"),
     *("jsonrpc_fast.hooks", "jsonrpc_fast.handlers", "jsonrpc_fast.session", "jsonrpc_fast.http", "jsonrpc_fast.mcp"),
-    *("jsonrpc_fast.telemetry", "jsonrpc_fast.recordings", "jsonrpc_fast.testing", "jsonrpc_fast.adapters"),
+    *("jsonrpc_fast.testing", "jsonrpc_fast.adapters"),
     *("jsonrpc_fast.cli", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec.encoders"),
     *("jsonrpc_fast.session.proxies", "jsonrpc_fast.handlers.openrpc", "jsonrpc_fast.handlers.typed"),
     *("jsonrpc_fast.handlers.observed", "jsonrpc_fast.http.upstreams", "jsonrpc_fast.http.batching"),

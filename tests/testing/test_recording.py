@@ -14,9 +14,9 @@ import pytest
 
 from jsonrpc_fast import RpcError
 from jsonrpc_fast.profile import JSONRPC_1
-from jsonrpc_fast.recordings import read_recording
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.testing import recorded, replayed
+from jsonrpc_fast.testing.recordings import read_recording
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport
 from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
 

@@ -10,8 +10,8 @@ import pytest
 from jsonrpc_fast import Error, Notification, Request, Response, encode
 from jsonrpc_fast.codec import Raw
 from jsonrpc_fast.profile import LENIENT
-from jsonrpc_fast.recordings import Recorded
 from jsonrpc_fast.testing import Replay
+from jsonrpc_fast.testing.recordings import Recorded
 
 from ..support.tables import rows
 

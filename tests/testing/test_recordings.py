@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import Raw, recordings
-from jsonrpc_fast.recordings import Recorded, read_recording, record_line
+from jsonrpc_fast import Raw
+from jsonrpc_fast.testing import recordings
+from jsonrpc_fast.testing.recordings import Recorded, read_recording, record_line
 
-from .support.tables import rows
+from ..support.tables import rows
 
 REQUEST = b'{"jsonrpc":"2.0","id":12345678901234567890123,"method":"add","params":[1.0,2]}'
 

@@ -26,9 +26,9 @@ try:
 except ModuleNotFoundError as _missing:
     raise ImportError('OpenTelemetry needs the extra `otel`: pip install "jsonrpc_fast[otel]"') from _missing
 
-from .errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
-from .hooks import Outcome
-from .types import MessageId
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
+from ..hooks import Outcome
+from ..types import MessageId
 
 __all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
 

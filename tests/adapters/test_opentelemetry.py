@@ -13,8 +13,8 @@ from jsonrpc_fast.errors import CallTimeout, EncodeError, RpcError
 from jsonrpc_fast.session import Convention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
-from .support.session_pairs import session_and_wire, sessions
-from .support.waiting import settle
+from ..support.session_pairs import session_and_wire, sessions
+from ..support.waiting import settle
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from jsonrpc_fast.telemetry import OpenTelemetryHooks, TraceContextHooks
+from jsonrpc_fast.adapters.opentelemetry import OpenTelemetryHooks, TraceContextHooks
 
 pytestmark = pytest.mark.usefixtures("loop")
 

@@ -17,9 +17,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from .codec import Raw
-from .codec._json import on_one_line
-from .profile import Limits
+from ..codec import Raw
+from ..codec._json import on_one_line
+from ..profile import Limits
 
 __all__ = ["Recorded", "Sender", "is_recording", "read_recording", "record_line"]
 
