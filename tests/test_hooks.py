@@ -66,7 +66,7 @@ async def test_an_asgi_endpoint_and_its_client() -> None:
         await use(client)
         assert (called.events, served.events) == (CALLS, REQUESTS)
         called.events.clear()
-        found = await client.batch([("add", [1, 2]), Notification("note"), ("refuse", None)])
+        found = await client.call_batch([("add", [1, 2]), Notification("note"), ("refuse", None)])
         assert found[0] == 3
     assert called.events == [
         ("call", 4, "add"),
@@ -104,7 +104,7 @@ def test_a_wsgi_endpoint_and_its_client() -> None:
             with pytest.raises(RpcError):
                 client.call(method)
         client.notify("note")
-        assert client.batch([("add", [1, 2])]) == [3]
+        assert client.call_batch([("add", [1, 2])]) == [3]
     assert called.events[:-2] == CALLS
     assert called.events[-1] == ("settled", 4, "add", Outcome.RESULT, None)
     assert served.events[:-2] == REQUESTS
@@ -132,7 +132,7 @@ async def test_a_trace_context_in_headers() -> None:
     async with serving(Endpoint(FUNCTIONS, hooks=hooks)) as url, AsyncHttpClient(url, hooks=hooks) as client:
         await use(client)
         assert hooks.seen == SEEN
-        await client.batch([("add", [1, 2]), ("add", [1, 2])])
+        await client.call_batch([("add", [1, 2]), ("add", [1, 2])])
         await client.call("add", [1, 2], headers={"traceparent": "own"})
     assert hooks.seen[3:5] == [{}, {}]
     assert hooks.seen[5]["traceparent"] == "own"
@@ -220,7 +220,7 @@ async def test_calls_that_fail() -> None:
     called = Recorder()
     async with AsyncHttpClient(f"http://127.0.0.1:{free_port()}/", hooks=called) as client:
         with pytest.raises(ConnectionLost):
-            await client.batch([("a", None), ("b", None)])
+            await client.call_batch([("a", None), ("b", None)])
         with pytest.raises(CallTimeout):
             await client.call("c", timeout=1e-9)
         with pytest.raises(ValueError, match="timeout"):

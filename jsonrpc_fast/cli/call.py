@@ -19,7 +19,7 @@ import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._version import __version__
 from ..codec import Notification, decode
@@ -41,8 +41,11 @@ from .output import (
     styled,
     write_output,
 )
-from .replay import Peer, handlers_of, plain, replay
+from .replay import handlers_of, plain, replay
 from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
+
+if TYPE_CHECKING:
+    from ..session import Caller
 
 _INTERRUPT_SECONDS: Final = 0.2
 """How long a program may take to end after its stdin is closed, if a signal has ended the command."""
@@ -274,7 +277,7 @@ def _mcp_requests() -> frozenset[str]:
 
 @contextlib.asynccontextmanager
 async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any]] | None = None) -> AsyncIterator[Any]:
-    """Connect to a server and yield the `Peer` that calls it. `handlers` serve its requests."""
+    """Connect to a server and yield the `Caller` that calls it. `handlers` serve its requests."""
     options, headers, is_http = server.options, server.headers, server.scheme in _HTTP
     on_notification, timeout = server.on_notification, options.timeout
     if options.mcp:
@@ -344,7 +347,7 @@ async def _session_errors(scheme: str) -> AsyncIterator[None]:
         raise ConnectionLost(str(error), was_sent=False) from None
 
 
-async def _initialize(peer: Peer) -> None:
+async def _initialize(peer: Caller) -> None:
     """Perform the LSP handshake."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}

@@ -16,7 +16,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Notification, Raw, Request, Response, decode
 from ..codes import ErrorCode
@@ -27,16 +27,11 @@ from ..testing.recordings import Recorded, Sender, read_recording
 from ..types import UNSET
 from .output import escape, shorten
 
+if TYPE_CHECKING:
+    from ..session import Caller
+
 _MAX_DIFFERENCES: Final = 5
 """The number of differences that are shown for one response."""
-
-
-class Peer(Protocol):
-    """An object that calls a server: a session, an HTTP client or an MCP client."""
-
-    async def call(self, method: str, params: Any = None) -> Any: ...
-
-    async def notify(self, method: str, params: Any = None) -> None: ...
 
 
 def handlers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
@@ -65,7 +60,7 @@ def _respond(responses: deque[Response[Any]], _: Any) -> Any:
     return response.result
 
 
-async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str], None]) -> bool:
+async def replay(peer: Caller, options: argparse.Namespace, write: Callable[[str], None]) -> bool:
     """Send the messages of the client in a recording.
 
     Args:
@@ -155,7 +150,7 @@ def _key(recorded: Recorded, message: Any) -> Any:
     return None
 
 
-async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
+async def _outcome(peer: Caller, request: Request[Any]) -> dict[str, Any]:
     try:
         return {"result": plain(await peer.call(request.method, request.params))}
     except RpcError as error:

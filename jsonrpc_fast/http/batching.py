@@ -5,7 +5,7 @@
 
 Rules:
   - Calls with the same options that begin in one turn of the loop are sent together, at most `max_items` in a batch.
-    A single call is sent without a batch.
+    A single call is sent without a batch, and so is a notification, at once.
   - Each caller gets its own result or exception. An error for the whole batch is raised to each caller, and so is a
     lost connection.
   - Cancelling a caller cancels no other call. When no call of a batch is awaited any longer, its request is given up.
@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, NamedTuple
 
 from .._checks import check_count, check_type
 from ..codec import Notification, Params
 from ..errors import EncodeError
-from ..handlers.returned import result_reader
+from ..handlers.caller import Caller, SendOptions
 from ..types import UNSET, Unset
-from .client import AsyncHttpClient, PostOptions
-
-T = TypeVar("T")
+from .client import AsyncHttpClient
 
 
 class _Item(NamedTuple):
@@ -37,8 +35,8 @@ class _Item(NamedTuple):
     extra: Mapping[str, Any] | None
 
 
-class Batching:
-    """Gathers the calls of one turn of the loop into batches.
+class Batching(Caller):
+    """Gathers the calls of one turn of the loop into batches. A `timeout` is for the whole batch.
 
     It holds no resources itself: close the client.
 
@@ -58,50 +56,32 @@ class Batching:
         self._waiting: dict[Any, list[_Item]] = {}  # by their options
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
-    ) -> Any: ...
-
-    async def call(
+    async def _send(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
+        is_call: bool,
+        is_typed: bool,
         *,
-        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a method and return its result.
-
-        Args:
-            method: As in `HttpClient.call`; so are the arguments that are not described here.
-            timeout: As in `HttpClient.batch`: for the whole batch.
-
-        Raises:
-            Exception: As in `HttpClient.call`.
-        """
-        read = None if returns is UNSET else result_reader(returns)
+        if not is_call:
+            return await self._client.notify(method, params, timeout=timeout, headers=headers, extra=extra)
         loop = asyncio.get_running_loop()
         item = _Item(method, params, loop.create_future(), extra)
         options = timeout, tuple(sorted((headers or {}).items())), _key_of(extra)
         waiting = self._waiting.setdefault(options, [])
         waiting.append(item)
         if len(waiting) == self._max_items:
-            self._send(options)
+            self._flush(options)
         elif len(waiting) == 1:
             # Calls that begin in the same turn of the loop run before this callback, and join the list.
-            loop.call_soon(self._send, options, waiting)
-        result = await item.result
-        return result if read is None else read(method, result)
+            loop.call_soon(self._flush, options, waiting)
+        return await item.result
 
-    def _send(self, options: Any, waiting: list[_Item] | None = None) -> None:
+    def _flush(self, options: Any, waiting: list[_Item] | None = None) -> None:
         """Send the waiting calls, unless `waiting` is a list that has already been sent."""
         # A full list is sent at once; its callback must not send the next list.
         if waiting is not None and self._waiting.get(options) is not waiting:
@@ -126,7 +106,7 @@ class Batching:
 
     async def _settle(self, items: list[_Item], timeout: Any, headers: Any, _: object) -> None:
         try:
-            options: PostOptions = {"timeout": timeout, "headers": dict(headers), "extra": items[0].extra}
+            options: SendOptions = {"timeout": timeout, "headers": dict(headers), "extra": items[0].extra}
             results = await self._results(items, options)
             for item, result in zip(items, results, strict=True):
                 if item.result.done():
@@ -139,13 +119,13 @@ class Batching:
             for item in items:
                 item.result.cancel()  # the futures that are left when this task is cancelled
 
-    async def _results(self, items: list[_Item], options: PostOptions) -> list[Any]:
+    async def _results(self, items: list[_Item], options: SendOptions) -> list[Any]:
         """Return the result of each call, or its exception."""
         calls = [(item.method, item.params) for item in items]
         try:
             if len(calls) == 1:
                 return [await self._client.call(*calls[0], **options)]
-            return await self._client.batch(calls, **options)
+            return await self._client.call_batch(calls, **options)
         except TypeError as error:  # params that cannot be encoded: nothing was sent
             if len(items) == 1:
                 return [error]

@@ -13,17 +13,16 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from .._checks import check_count, check_headers, check_seconds
-from ..codec import Params
 from ..codec._json import Default
 from ..errors import CallTimeout, InvalidResponse
+from ..handlers.caller import BatchCaller, BlockingBatchCaller
 from ..hooks import Hooks
 from ..profile import JSONRPC, Profile
-from ..types import TIMEOUT_SECONDS, UNSET, Unset
-from .exchanges import BatchItem as BatchItem
+from ..types import TIMEOUT_SECONDS
 from .exchanges import ExchangeClient, ReadResponse
 from .inflating import ACCEPTED, Inflater
 from .library import (
@@ -50,22 +49,6 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of a response, by default."""
 
 _HEADERS: Final = {"accept": "application/json", "accept-encoding": ACCEPTED, "content-type": "application/json"}
-
-
-class PostOptions(TypedDict, total=False):
-    """The options of each request.
-
-    Attributes:
-        timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's. For a batch
-            it applies to the whole batch.
-        headers: Further headers of the HTTP request.
-        extra: Further members of the message, or of each message of a batch, by name. They come before those of the
-            client's `extra`, and after those of a `Notification` in the batch.
-    """
-
-    timeout: float | Unset | None
-    headers: Mapping[str, str] | None
-    extra: Mapping[str, Any] | None
 
 
 class _BaseClient(ExchangeClient, Generic[C]):
@@ -134,7 +117,7 @@ def done(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the coroutine waits")
 
 
-class HttpClient(_BaseClient[httpx2.Client]):
+class HttpClient(_BaseClient[httpx2.Client], BlockingBatchCaller):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
 
     Args:
@@ -172,71 +155,8 @@ class HttpClient(_BaseClient[httpx2.Client]):
         if self._is_owner:
             self._client.close()
 
-    @overload
-    def call(self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]) -> T: ...
-
-    @overload
-    def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
-    ) -> Any: ...
-
-    def call(self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PostOptions]) -> Any:
-        """Call a method and return its result.
-
-        Args:
-            method: The method to call.
-            params: A list (positional), a dict (named) or None.
-            returns: The type of the result, as in `Session.call`.
-            options: See `PostOptions`: `timeout`, `headers` and `extra`.
-
-        Returns:
-            The result.
-
-        Raises:
-            RpcError: The server responded with an error.
-            CallTimeout: The response did not arrive in time.
-            ConnectionLost: The server cannot be reached, or the connection broke.
-            HttpStatusError: The server responded with a status other than 2xx, and without a JSON-RPC response.
-            InvalidResponse: The server sent something that is not a response to this call, is too large, or has a
-                result that is not of the type `returns`.
-            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
-            ValueError: `timeout` is not more than 0, or not finite, or HTTP does not allow a header.
-        """
-        return done(self._call(method, params, returns, **options))
-
-    def notify(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> None:
-        """Send a notification. Returns when the server has accepted it, with a status of 2xx.
-
-        Args:
-            method: The method.
-            params: As in `call`; so are the options.
-
-        Raises:
-            RpcError: The server refuses the message with an error.
-            Exception: As in `call`, except InvalidResponse: any other body of the HTTP response is ignored.
-        """
-        done(self._notify(method, params, **options))
-
-    def batch(self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[PostOptions]) -> list[Any]:
-        """Send calls and notifications in one request.
-
-        Args:
-            items: `(method, params)` for a call, a `Notification` for a notification; at least one.
-            returns: The type of all results, as in `call`; or a list with a type for each call.
-            options: As in `call`.
-
-        Returns:
-            For each call, in the order of the calls: its result; the RpcError that the server responded with; or an
-            InvalidResponse if its response is missing or malformed, or its result is not of its type.
-
-        Raises:
-            RpcError: The server refused the batch as a whole.
-            InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
-            ValueError: There are no items, `returns` has a different number of types than there are calls, or the
-                profile does not allow batches, so their results could not be read.
-            Exception: As in `call`.
-        """
-        return done(self._batch(items, returns, **options))
+    def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        return done(method(self, *args, **kwargs))
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         end = None if seconds is None else time.monotonic() + seconds
@@ -256,7 +176,7 @@ class HttpClient(_BaseClient[httpx2.Client]):
         return ReadResponse(response.status_code, response.headers, bytes(received))
 
 
-class AsyncHttpClient(_BaseClient[httpx2.AsyncClient]):
+class AsyncHttpClient(_BaseClient[httpx2.AsyncClient], BatchCaller):
     """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
 
     Args:
@@ -283,32 +203,6 @@ class AsyncHttpClient(_BaseClient[httpx2.AsyncClient]):
         """Close the connections."""
         if self._is_owner:
             await self._client.aclose()
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
-    ) -> Any: ...
-
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PostOptions]
-    ) -> Any:
-        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
-        return await self._call(method, params, returns, **options)
-
-    async def notify(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> None:
-        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        await self._notify(method, params, **options)
-
-    async def batch(
-        self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[PostOptions]
-    ) -> list[Any]:
-        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
-        return await self._batch(items, returns, **options)
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         options = self._options(body, headers, seconds)

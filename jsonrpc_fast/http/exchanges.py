@@ -9,11 +9,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, Params, ParseError, Response, decode
@@ -21,7 +21,7 @@ from ..codec._backend import decoded
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders
 from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
-from ..handlers.returned import result_reader, results_reader
+from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import Profile, check_batches
 from ..types import UNSET, Unset
@@ -53,12 +53,8 @@ class ReadResponse:
         return InvalidResponse(reason) if self.is_success else self.status_error()
 
 
-BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
-"""An item of `batch`: method and params of a call, or a notification."""
-
-
 class ExchangeClient:
-    """What such clients share: coroutines around `_post`, which does the IO. `HttpClient` describes the options.
+    """What such clients share: how a message is sent with `_post`, which does the IO. `HttpClient` has the options.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -98,79 +94,68 @@ class ExchangeClient:
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         raise NotImplementedError
 
-    async def _call(
+    async def _send(
         self,
         method: str,
         params: Params,
-        returns: Any,
+        is_call: bool,
+        is_typed: bool,
+        *,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a method and return its result."""
-        read = None if returns is UNSET else result_reader(returns)
         seconds = self._seconds_of(timeout)
-        id = next(self._ids)
-        text = self._encode_call(method, params, id, extra=self._members(extra))
+        id = next(self._ids) if is_call else None
+        text = self._encode_call(method, params, UNSET if id is None else id, extra=self._members(extra))
         with exchange(self._hooks, {id: method}) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
-            result = self._read_result(response, id, read is not None)
-        return result if read is None else read(method, result)
+            if id is None:
+                return self._check_notified(response)
+            return self._read_result(response, id, is_typed)
 
-    async def _notify(
+    async def _send_batch(
         self,
-        method: str,
-        params: Params,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Send a notification."""
-        seconds = self._seconds_of(timeout)
-        text = self._encode_call(method, params, extra=self._members(extra))
-        with exchange(self._hooks, {None: method}) as sent:
-            self._check_notified(await self._post(text, seconds, sent.headers(headers)))
-
-    async def _batch(
-        self,
-        items: Iterable[BatchItem],
-        returns: Any,
+        items: list[BatchItem],
+        is_typed: bool,
+        *,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
-        """Send calls and notifications in one request."""
         seconds = self._seconds_of(timeout)
-        calls, text = self._encode_batch(items, self._members(extra))
-        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
+        ids, calls, text = self._encode_batch(items, self._members(extra))
         with exchange(self._hooks, calls) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
-            found = sent.settled(self._read_results(response, calls, read is not None))
-        return found if read is None else read(found)
+            found = dict(zip(calls, sent.settled(self._read_results(response, calls, is_typed)), strict=True))
+        return [None if id is None else found[id] for id in ids]
 
     def _members(self, extra: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return the further members of a message; those of the call come before those of the client."""
         return {**(self._extra or {}), **(extra or {})}
 
     def _encode_batch(
-        self, items: Iterable[BatchItem], extra: Mapping[str, Any]
-    ) -> tuple[dict[int | None, str], bytes]:
-        """Return the methods of the calls in a batch by id, and its text."""
+        self, items: list[BatchItem], extra: Mapping[str, Any]
+    ) -> tuple[list[int | None], dict[int | None, str], bytes]:
+        """Return the id of each item, None for a notification; the methods of the calls by id; and the text."""
+        ids: list[int | None] = []
         calls: dict[int | None, str] = {}
         texts = []
         for item in items:
             if isinstance(item, Notification):
+                ids.append(None)
                 texts.append(self._encode_call(item.method, item.params, extra={**extra, **(item.extra or {})}))
             else:
                 method, params = item
                 id = next(self._ids)
+                ids.append(id)
                 calls[id] = method
                 texts.append(self._encode_call(method, params, id, extra=extra))
         if not texts:
             raise ValueError("a batch must not be empty")
         if calls:
             check_batches(self._profile)
-        return calls, b"[" + b",".join(texts) + b"]"
+        return ids, calls, b"[" + b",".join(texts) + b"]"
 
     def _decode(self, http_response: ReadResponse, raw: bool) -> Any:
         if not http_response.body:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..handlers import Handler, Handlers
+from ..handlers.caller import BatchCaller, BlockingCaller, Caller, CallOptions, blocking_form
 from ..hooks import (
     CallPreparedHook,
     CallSettledHook,
@@ -24,7 +25,6 @@ from ..support import loader
 from ..types import TIMEOUT_SECONDS
 from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget
-from .calling import CallOptions
 from .calls import Call
 from .context import SessionContext
 from .conventions import (
@@ -47,14 +47,14 @@ from .session import Session, broadcast, serving
 from .streams import Stream
 
 if TYPE_CHECKING:
-    from .blocking_session import Blocking, BlockingSession, blocking, blocking_form
+    from .blocking_session import Blocking, BlockingSession, blocking
     from .reconnecting import ReconnectingSession
     from .subscriptions import Gap, Subscription, Subscriptions
 else:
     __getattr__ = loader(
         __name__,
         {
-            "blocking_session": ("Blocking", "BlockingSession", "blocking", "blocking_form"),
+            "blocking_session": ("Blocking", "BlockingSession", "blocking"),
             "reconnecting": ("ReconnectingSession",),
             "subscriptions": ("Gap", "Subscription", "Subscriptions"),
         },
@@ -63,7 +63,9 @@ else:
 __all__ = [
     "TIMEOUT_SECONDS",
     "AcpConvention",
+    "BatchCaller",
     "Blocking",
+    "BlockingCaller",
     "BlockingSession",
     "Bounds",
     "Call",
@@ -71,6 +73,7 @@ __all__ = [
     "CallPreparedHook",
     "CallSettledHook",
     "CallStartedHook",
+    "Caller",
     "Cancellation",
     "Convention",
     "Destination",

@@ -13,20 +13,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from ..codec import Notification, Params
 from ..errors import ConnectionLost, StateError
 from ..handlers import Handlers
+from ..handlers.caller import BlockingBatchCaller
 from ..transports import Transport
-from ..types import UNSET, Unset
-from .calling import CallOptions
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .session import Session
+from .streams import StreamCaller
 from .threads import run_threadsafe
 
 P = ParamSpec("P")
@@ -102,9 +100,14 @@ _shared: Final = _LoopThread()
 
 
 class Blocking:
-    """An asynchronous object behind methods that block. `with` starts it and closes it; several threads may use it."""
+    """An asynchronous object behind methods that block. `with` starts it and closes it; several threads may use it.
 
-    def __init__(self) -> None:
+    Args:
+        inner: The object: its `start` and its `close` are coroutine functions.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
         self._lock = threading.Lock()
         self._is_open = False
 
@@ -127,7 +130,7 @@ class Blocking:
                 raise StateError("it was started already")
             _shared.enter()
             try:
-                _shared.wait_for(self._start)
+                _shared.wait_for(self._inner.start)
             except BaseException:
                 _shared.leave()
                 raise
@@ -141,7 +144,7 @@ class Blocking:
         """
         with self._lock:
             if self._is_open:
-                _shared.wait_for(self._close)
+                _shared.wait_for(self._inner.close)
                 self._is_open = False
                 _shared.leave()
 
@@ -162,115 +165,54 @@ class Blocking:
             raise StateError("it is not connected: use it in `with`")
         return _shared.wait_for(begin)
 
-    async def _start(self) -> None:
-        raise NotImplementedError
-
-    async def _close(self) -> None:
-        raise NotImplementedError
+    def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        return self.wait_for(lambda: method(self._inner, *args, **kwargs))
 
 
-def blocking_form(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], attribute: str
-) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
-    """Return a decorator that replaces a method of a `Blocking` by the blocking form of an asynchronous one.
-
-        @blocking_form(Client.ping, "client")
-        def ping(self) -> object: ...
-
-    Args:
-        method: The asynchronous method, as a function of its class.
-        attribute: The attribute of the `Blocking` that holds the object of that class.
-    """
+def _blocking_stream(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """Like `blocking_form`, for a method that returns a `Stream`."""
 
     @functools.wraps(method)
-    def wait(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def iterate(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         blocking: Blocking = self
-        return blocking.wait_for(lambda: method(getattr(self, attribute), *args, **kwargs))
 
-    del wait.__wrapped__  # with it, it would be taken for a coroutine function
-    wait.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    return lambda _: wait
+        async def begin() -> Any:
+            return method(blocking._inner, *args, **kwargs)
+
+        async def end() -> None:
+            parts.close()
+
+        parts = blocking.wait_for(begin)
+        try:
+            while True:
+                try:
+                    part = blocking.wait_for(parts.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield part
+        finally:
+            if blocking._is_open:
+                blocking.wait_for(end)
+
+    return iterate
 
 
-class BlockingSession(Blocking):
+class BlockingSession(Blocking, BlockingBatchCaller):
     """A session whose methods block: see `blocking`.
+
+    Closing the iterator of `stream`, or leaving a loop over it, cancels the call.
 
     Attributes:
         session: The session, which belongs to the thread of the event loop.
     """
 
+    stream: Final = _blocking_stream(StreamCaller.stream)
+
     def __init__(self, session: Session | ReconnectingSession) -> None:
-        super().__init__()
+        super().__init__(session)
         self.session: Session | ReconnectingSession = session
-
-    async def _start(self) -> None:
-        await self.session.start()
-
-    async def _close(self) -> None:
-        await self.session.close()
-
-    @overload
-    def call(self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]) -> T: ...
-
-    @overload
-    def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[CallOptions]
-    ) -> Any: ...
-
-    def call(self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]) -> Any:
-        """Call a method of the peer and return its result: see `Session.call` for arguments and exceptions.
-
-        `on_progress` is called in the thread of the event loop.
-        """
-        return self.wait_for(lambda: self.session.call(method, params, returns=returns, **options))
-
-    def notify(self, method: str, params: Params = None, *, extra: Mapping[str, Any] | None = None) -> None:
-        """Send a notification; return when it is in the write buffer: see `Session.notify`."""
-        self.wait_for(lambda: self.session.notify(method, params, extra=extra))
-
-    def call_batch(
-        self,
-        items: Iterable[tuple[str, Any] | Notification],
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        extra: Mapping[str, Any] | None = None,
-    ) -> list[Any]:
-        """Send several calls and notifications in one batch: see `Session.call_batch`."""
-        items = list(items)
-        return self.wait_for(lambda: self.session.call_batch(items, returns=returns, timeout=timeout, extra=extra))
-
-    def stream(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | Unset | None = UNSET,
-        max_items: int = 1000,
-    ) -> Iterator[Any]:
-        """Call a method whose result comes in parts, and iterate over them: see `Session.stream`.
-
-        Closing the iterator, or leaving a loop over it, cancels the call.
-        """
-
-        async def begin() -> Any:
-            return self.session.stream(method, params, timeout=timeout, idle_timeout=idle_timeout, max_items=max_items)
-
-        async def end() -> None:
-            parts.close()
-
-        parts = self.wait_for(begin)
-        try:
-            while True:
-                try:
-                    part = self.wait_for(parts.__anext__)
-                except StopAsyncIteration:
-                    return
-                yield part
-        finally:
-            if self._is_open:
-                self.wait_for(end)
 
 
 def blocking(

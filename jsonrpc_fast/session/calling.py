@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from inspect import signature
 from math import inf
-from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from .._checks import check_count, check_seconds
+from .._checks import check_seconds
 from ..codec import Notification, Params
 from ..codec._backend import decoded
 from ..errors import StateError
-from ..handlers.returned import result_reader, results_reader
-from ..hooks import Outcome
+from ..handlers.caller import BatchItem, Caller
 from ..profile import check_batches
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.connection import Connection
@@ -41,24 +41,40 @@ from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import running, waiting
-from .streams import Items, Stream
+from .streams import Items, StreamCaller
 from .threads import lock, run_threadsafe
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+
+def _threadsafe_form(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], concurrent.futures.Future[T]]:
+    """Like `blocking_form`, for a method that returns a future to another thread."""
+
+    def begin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
+        """Call a method of the peer from another thread. All arguments are as in `call`.
+
+        `on_progress` is called in the thread of the loop.
+
+        Returns:
+            A future for the result or exception of `call`. Cancelling it cancels the call. It fails with
+            ConnectionLost if the loop is closed before the call begins, and is cancelled if the loop's tasks are
+            cancelled, as `asyncio.run` does on exit. If the loop stops, is closed without cancelling its tasks, or
+            begins the call only after cancelling them, the future may stay pending: wait for it with a timeout.
+
+        Raises:
+            StateError: The session is not started, or its loop is not running.
+        """
+        return run_threadsafe(self._started_loop(), lambda _: method(self, *args, **kwargs))
+
+    begin.__name__ = "call_threadsafe"
+    begin.__signature__ = signature(method)  # type: ignore[attr-defined]
+    return begin
 
 
-class CallOptions(TypedDict, total=False):
-    """The options of `call`, for sessions and reconnecting sessions."""
-
-    timeout: float | Unset | None
-    idle_timeout: float | None
-    on_progress: Callable[[Any], object] | None
-    extra: Mapping[str, Any] | None
-
-
-class Caller:
+class Calling(StreamCaller):
     """The half of a `Session` that calls the peer; handlers see their session as this class.
 
     Attributes:
@@ -84,74 +100,27 @@ class Caller:
         self._is_started = False
         self._from_threads: set[concurrent.futures.Future[None]] | None = None  # notifications that wait
 
-    @overload
-    async def call(
+    async def _send(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
+        is_call: bool,
+        is_typed: bool,
         *,
-        returns: type[T],
-        destination: Destination | None = None,
-        **options: Unpack[CallOptions],
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = ...,
-        destination: Destination | None = None,
-        **options: Unpack[CallOptions],
-    ) -> Any: ...
-
-    async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
         extra: Mapping[str, Any] | None = None,
         destination: Destination | None = None,
     ) -> Any:
-        """Call a method of the peer and return its result.
-
-        If the waiting task is cancelled, the call is cancelled too.
-
-        Args:
-            method: The method to call.
-            params: A list (positional), a dict (named) or None.
-            returns: The type of the result: plain types, dataclasses, TypedDicts, Structs of msgspec and models of
-                pydantic, such as `list[Item]`. The default is the result as it was decoded. Needs the extra `typed`,
-                unless it is a pydantic type.
-            timeout: Seconds, including the time spent waiting for room; None: no limit. The default is the session's
-                `timeout`.
-            idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
-            on_progress: Called with each progress value.
-            extra: Further members of the message, by name. They come before those of the option `extra`.
-            destination: The `destination` of the peer's request to which this call belongs. Transports such as HTTP
-                send the messages of each request on a separate stream.
-
-        Returns:
-            The result.
-
-        Raises:
-            RpcError: The peer responded with an error. The session's option `errors` may map its code to a subclass.
-            CallTimeout: No response came in time.
-            CallCancelled: `cancel` was called.
-            ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if the
-                peer has not served the request and never will.
-            InvalidResponse: The response is malformed: the text says how, and the cause is the ParseError. Or the
-                result is not of the type `returns`: the text names the method and the place.
-            StateError: The session is not started.
-            EncodeError, TypeError: The params or `extra` cannot be encoded, or the type `returns` is not supported.
-            ValueError: JSON-RPC defines a name in `extra`, or a timeout is negative or NaN.
-        """
-        read = None if returns is UNSET else result_reader(returns)
+        if not is_call:
+            if idle_timeout is not None or on_progress is not None:
+                raise TypeError("a notification has no progress")
+            if self._must_wait(0):
+                await self._wait_to_notify(timeout)
+            self._check_started()
+            self._engine.notify(method, params, destination, extra)
+            return None
         # Like `waiting`, but without the cost of a context manager, because this runs for each call.
         run = running()
         is_only = False
@@ -162,18 +131,19 @@ class Caller:
             # end.
             if not is_only and self._must_wait(1):
                 timeout = await self.wait_for_room(1, timeout)
-            future = self._started_loop().create_future()
-            seconds = self.seconds_of(timeout)
+            if not self._is_started:
+                self._check_started()
+            future = self._loop.create_future()
+            seconds: Any = self._timeout if timeout is UNSET else timeout
             call = self._engine.call(
-                method, params, seconds, idle_timeout, on_progress, destination, future, is_only, extra=extra
+                method, params, seconds, idle_timeout, on_progress, destination, future, is_only, False, extra
             )
             try:
-                result = await future
+                return await future
             except asyncio.CancelledError:
                 # The future is cancelled by now, so that the call settles without a waiter.
                 self._engine.cancel(call)
                 raise
-            return result if read is None else read(method, result)
         finally:
             if run is not None:
                 run.end_wait()
@@ -226,33 +196,14 @@ class Caller:
         is_returned = True
         return call.id
 
-    async def call_batch(
+    async def _send_batch(
         self,
-        items: Iterable[tuple[str, Any] | Notification],
+        items: list[BatchItem],
+        is_typed: bool,
         *,
-        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
-        """Send several calls and notifications in one batch.
-
-        Args:
-            items: A tuple `(method, params)` for each call, or a `Notification`.
-            returns: The type of all results, as in `call`; or a list with a type for each item, in which that of a
-                notification is not used.
-            timeout: Seconds for each call, as in `call`.
-            extra: As in `call`, for each message of the batch. The `extra` of a `Notification` comes before it.
-
-        Returns:
-            One value for each item, in order: the result of the call, the exception that `call` would raise for it, or
-            None for a notification.
-
-        Raises:
-            ValueError: There are no items, there are more calls than `max_calls`, or `returns` has a different number
-                of types; or the profile of the transport does not allow batches, so the results could not be read.
-            StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
-        """
-        items, read = read_batch(items, returns)
         count = sum(not isinstance(item, Notification) for item in items)
         if count:
             check_batches(self._transport.profile)
@@ -261,12 +212,11 @@ class Caller:
         with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
-            found = await self._call_batch(items, count, timeout, may_exceed, extra)
-        return found if read is None else read(found)
+            return await self._call_batch(items, count, timeout, may_exceed, extra)
 
     async def _call_batch(
         self,
-        items: list[tuple[str, Any] | Notification],
+        items: list[BatchItem],
         left: int,
         timeout: float | Unset | None,
         may_exceed: bool,
@@ -296,36 +246,7 @@ class Caller:
             raise
         return results
 
-    @overload
-    def call_threadsafe(
-        self, method: str, params: Params = None, *, returns: type[T], timeout: float | Unset | None = UNSET
-    ) -> concurrent.futures.Future[T]: ...
-
-    @overload
-    def call_threadsafe(
-        self, method: str, params: Params = None, *, returns: Any = ..., timeout: float | Unset | None = UNSET
-    ) -> concurrent.futures.Future[Any]: ...
-
-    def call_threadsafe(
-        self, method: str, params: Params = None, *, returns: Any = UNSET, timeout: float | Unset | None = UNSET
-    ) -> concurrent.futures.Future[Any]:
-        """Call a method of the peer from another thread.
-
-        Args:
-            method: The method to call. `params`, `returns` and `timeout` are as in `call`.
-
-        Returns:
-            A future for the result or exception of `call`. Cancelling it cancels the call. It fails with
-            ConnectionLost if the loop is closed before the call begins, and is cancelled if the loop's tasks are
-            cancelled, as `asyncio.run` does on exit. If the loop stops, is closed without cancelling its tasks, or
-            begins the call only after cancelling them, the future may stay pending: wait for it with a timeout.
-
-        Raises:
-            StateError: The session is not started, or its loop is not running.
-        """
-        return run_threadsafe(
-            self._started_loop(), lambda _: self.call(method, params, returns=returns, timeout=timeout)
-        )
+    call_threadsafe: Final = _threadsafe_form(Caller.call)
 
     def notify_threadsafe(self, method: str, params: Params = None) -> concurrent.futures.Future[None]:
         """Send a notification from another thread.
@@ -364,27 +285,15 @@ class Caller:
             raise StateError("the session is not started")
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
-        await self._wait_to_notify()
+        if self._must_wait(0):
+            await self._wait_to_notify(UNSET)
         # From here on the other thread cannot cancel it.
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def notify(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        extra: Mapping[str, Any] | None = None,
-        destination: Destination | None = None,
-    ) -> None:
-        """Send a notification. Raises what `call` raises before sending. `extra` and `destination` are as in `call`."""
-        await self._wait_to_notify()
-        self.notify_soon(method, params, extra=extra, destination=destination)
-
-    async def _wait_to_notify(self) -> None:
-        if self._must_wait(0):
-            with waiting():
-                await self._driver.wait_queue.wait(lambda: self._may_send(0))
+    async def _wait_to_notify(self, timeout: float | Unset | None) -> None:
+        with waiting():
+            await self.wait_for_room(0, None if timeout is UNSET else timeout)
 
     def notify_soon(
         self,
@@ -436,38 +345,16 @@ class Caller:
         call = self._engine.calls.find(id)
         return call is not None and self._engine.cancel(call, reason)
 
-    def stream(
+    def _begin_stream(
         self,
         method: str,
-        params: Params = None,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | Unset | None = UNSET,
-        max_items: int = 1000,
-        destination: Destination | None = None,
-    ) -> Stream:
-        """Call a method of the peer whose result comes in parts, and read them.
-
-            async for item in session.stream("search", {"text": "tea"}):
-                print(item)
-
-        The peer sends each part as progress, as the convention defines it. See `Stream`.
-
-        Args:
-            method: The method to call. `destination` is as in `call`.
-            params: An object or None: the convention's token is added to them.
-            timeout: Seconds for the whole call; None: no limit.
-            idle_timeout: Maximum seconds without a part; None: no limit. The default is the session's `timeout`.
-            max_items: Maximum number of unread parts, 1 or more. At this number, nothing more is read from the peer,
-                unless this side waits for something else.
-
-        Raises:
-            StateError: The session is not started, or its convention has no progress.
-            TypeError, ValueError: An argument has the wrong type or value, or the params are an array, which cannot
-                carry a token.
-        """
+        params: Params,
+        timeout: float | None,
+        idle_timeout: float | Unset | None,
+        max_items: int,
+        destination: Destination | None,
+    ) -> Callable[[], Awaitable[Items]]:
         loop = self._started_loop()
-        check_count("max_items", max_items, 1, may_be_none=False)
         engine, convention = self._engine, self.convention
         if convention.item_token(convention.with_item_token(None, 1)) is None:
             raise StateError("the convention has no progress")
@@ -483,7 +370,7 @@ class Caller:
             )
             return items
 
-        return Stream(begin)
+        return begin
 
     async def send_item(self, request: InboundRequest, item: Any) -> bool:
         """Send a part of the result of a request to the peer: see `RequestContext.send_item`."""
@@ -587,22 +474,3 @@ class Caller:
             return True
         self._driver.drain()
         return False
-
-
-def read_batch(
-    items: Iterable[tuple[str, Any] | Notification], returns: Any
-) -> tuple[list[tuple[str, Any] | Notification], Callable[[list[Any]], list[Any]] | None]:
-    """Return the items of a batch, and what converts its results, as `Caller.call_batch` describes the arguments.
-
-    Called before any wait: an invalid item must not take a place in the wait queue.
-
-    Raises:
-        TypeError: An item is neither a tuple nor a Notification, or a type is not supported.
-        ValueError: There are not as many types as items.
-    """
-    items = list(items)
-    for item in items:
-        if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
-            raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
-    methods = [None if isinstance(item, Notification) else item[0] for item in items]
-    return items, None if returns is UNSET else results_reader(returns, methods)

@@ -9,7 +9,7 @@ from ..codec import Raw
 from ..codec._backend import decoded
 from ..handlers import RequestContext
 from ..types import MessageId
-from .calling import Caller
+from .calling import Calling
 from .requests import Destination, InboundRequest
 
 
@@ -28,14 +28,14 @@ class SessionContext(RequestContext):
     __slots__ = ("_request", "destination", "session")
 
     def __init__(
-        self, session: Caller, method: str, request: InboundRequest | None, destination: Destination | None = None
+        self, session: Calling, method: str, request: InboundRequest | None, destination: Destination | None = None
     ) -> None:
         # Without `super().__init__`: it is made for each message.
         self.context: Any = session.context
         self.id: MessageId = None if request is None else request.id
         self.is_notification: bool = request is None
         self.method: str = method
-        self.session: Caller = session
+        self.session: Calling = session
         self.destination: Destination | None = destination
         self._request = request
 

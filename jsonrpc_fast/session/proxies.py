@@ -14,26 +14,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from ..handlers.caller import BlockingCaller, Caller, result_reader
 from ..handlers.interface import Method, methods_of
 from ..handlers.json_values import to_json
 from ..handlers.params.arguments import hints_of
-from ..handlers.returned import result_reader
 
 T = TypeVar("T")
 
 
-class HasCall(Protocol):
-    """An object that calls a peer: a session, an HTTP client, a client of a service over NATS."""
-
-    @property
-    def call(self) -> Callable[..., Any]:
-        """Call a method with params; return its result, or an awaitable of it."""
-        ...
-
-
-def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:
+def proxy(caller: Caller | BlockingCaller, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:
     """Return an object whose methods call the peer's.
 
         class Shop(Protocol):
@@ -45,7 +36,7 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
     `Handlers.add` serves an object of the same class. Needs the extra `typed`.
 
     Args:
-        caller: A `Session`, an `AsyncHttpClient`, an `HttpClient`, or anything else with their `call`.
+        caller: A session, an HTTP client, a client of services over NATS or any other `Caller`; or a blocking one.
         interface: The class, such as a `Protocol`. Its annotations are the types of params and results.
         prefix: The prefix of the names of the peer's methods.
         options: Options of every call, such as `timeout`.

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
@@ -39,17 +39,17 @@ from ..codec import Notification, Params, ParseError
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
+from ..handlers.caller import BatchItem
 from ..handlers.failures import is_failure, on_failure
-from ..handlers.returned import result_reader
 from ..hooks import FoundHooks, logger
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
-from .calling import CallOptions, read_batch
 from .options import SessionOptions, check_options
+from .requests import Destination
 from .running import detached, waiting
 from .session import Session
-from .streams import Items, Stream, begun
+from .streams import Items, StreamCaller, begun
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def is_temporary(error: Exception) -> bool:
     return getattr(getattr(error, "response", None), "status_code", None) in _TEMPORARY_STATUSES
 
 
-class ReconnectingSession:
+class ReconnectingSession(StreamCaller):
     """Calls a peer and serves it, over one connection after another.
 
     Args:
@@ -274,51 +274,43 @@ class ReconnectingSession:
 
     # Calling.
 
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[CallOptions]
-    ) -> Any: ...
-
-    async def call(
+    def _send(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
+        is_call: bool,
+        is_typed: bool,
         *,
-        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
         extra: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Call a method of the peer, like `Session.call`. The timeout includes the wait for a connection."""
-        read = None if returns is UNSET else result_reader(returns)
-
-        def call(session: Session, left: float | None) -> Awaitable[Any]:
-            return session.call(
-                method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress, extra=extra
+    ) -> Coroutine[Any, Any, Any]:
+        def send(session: Session, left: float | None) -> Awaitable[Any]:
+            return session._send(
+                method,
+                params,
+                is_call,
+                is_typed,
+                timeout=left if is_call else UNSET,
+                idle_timeout=idle_timeout,
+                on_progress=on_progress,
+                extra=extra,
             )
 
-        result = await self.use(call, timeout)
-        return result if read is None else read(method, result)
+        return self.use(send, timeout)
 
-    async def call_batch(
+    async def _send_batch(
         self,
-        items: Iterable[tuple[str, Any] | Notification],
+        items: list[BatchItem],
+        is_typed: bool,
         *,
-        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         extra: Mapping[str, Any] | None = None,
     ) -> list[Any]:
-        """Send several calls in a batch, like `Session.call_batch`. The timeout includes the wait for a connection."""
-        items, read = read_batch(items, returns)
         results: list[Any] = []
 
-        async def call(session: Session, left: float | None) -> None:
+        async def send(session: Session, left: float | None) -> None:
             results[:] = await session.call_batch(items, timeout=left, extra=extra)
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
@@ -328,62 +320,35 @@ class ReconnectingSession:
                 raise outcomes[0]
 
         try:
-            await self.use(call, timeout)
+            await self.use(send, timeout)
         except (ConnectionLost, CallTimeout, RpcError):
             if not results:
                 raise
-        return results if read is None else read(results)
+        return results
 
-    def stream(
+    def _begin_stream(
         self,
         method: str,
-        params: Params = None,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | Unset | None = UNSET,
-        max_items: int = 1000,
-    ) -> Stream:
-        """Call a method whose result comes in parts, like `Session.stream`.
-
-        The call begins in the session of a connection. If it was certainly not served, it begins again in the next one.
-        A stream that has begun ends with its connection: ConnectionLost comes after the items that have arrived.
-
-        Args:
-            method: The method to call. All arguments are as in `Session.stream`.
-            timeout: It includes the wait for a connection.
-            idle_timeout: It also bounds the wait for a connection.
-
-        Raises:
-            TypeError, ValueError: `max_items` has the wrong type or value. The first item raises the rest.
-        """
-        check_count("max_items", max_items, 1, may_be_none=False)
-
+        params: Params,
+        timeout: float | None,
+        idle_timeout: float | Unset | None,
+        max_items: int,
+        destination: Destination | None,
+    ) -> Callable[[], Awaitable[Items]]:
         async def begin(session: Session, left: float | None) -> Items:
             seconds = None if timeout is None else left
             return await begun(
-                session.stream(method, params, timeout=seconds, idle_timeout=idle_timeout, max_items=max_items)
+                session.stream(
+                    method,
+                    params,
+                    timeout=seconds,
+                    idle_timeout=idle_timeout,
+                    max_items=max_items,
+                    destination=destination,
+                )
             )
 
-        return Stream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
-
-    async def notify(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Send a notification, like `Session.notify`.
-
-        Args:
-            method: The method. `params` and `extra` are as in `Session.notify`.
-            timeout: Seconds to wait for a connection; None: no limit. The default is the option `timeout`.
-
-        Raises:
-            CallTimeout: There was no connection in time.
-        """
-        await self.use(lambda session, _: session.notify(method, params, extra=extra), timeout)
+        return lambda: self.use(begin, idle_timeout if timeout is None else timeout)
 
     async def use(
         self, send: Callable[[Session, float | None], Awaitable[T]], timeout: float | Unset | None = UNSET

@@ -2,7 +2,7 @@
 
 Rules:
   - An engine (engine.py) decides, and a driver (loop_driver.py) carries out its decisions on asyncio. This class has
-    the states of the connection, and `Caller` (calling.py) the ways to call.
+    the states of the connection, and `Calling` (calling.py) the ways to call.
   - Everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
     another thread.
   - When the peer ends its stream, the calls of this side are lost, but every received message is served before the
@@ -36,13 +36,13 @@ from ..transports.connection import TURN_SECONDS, Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport, set_callbacks
 from ..types import UNSET, MessageId, Unset
-from .calling import Caller
+from .calling import Calling
 from .context import SessionContext
 from .engine import Engine
 from .options import SessionOptions, bounds_of, check_options
 from .running import Run, detached, running, waiting
 
-S = TypeVar("S", bound=Caller)
+S = TypeVar("S", bound=Calling)
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
@@ -58,7 +58,7 @@ class _State(enum.Enum):
 _RUNNING: Final = _State.RUNNING  # looked up once: before Python 3.12 access to enum members is slow
 
 
-class Session(Caller):
+class Session(Calling):
     """A session over one transport: calls the peer, and serves its requests.
 
         async with Session(transport, {"add": lambda a, b: a + b}) as session:

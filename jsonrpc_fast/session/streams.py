@@ -21,12 +21,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Self
 
+from .._checks import check_count
+from ..codec import Params
 from ..errors import StateError
+from ..handlers.caller import BatchCaller
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
 from ..transports.waiters import Waiters
+from ..types import UNSET, Unset
 from .calls import Call
 from .engine import Engine
+from .requests import Destination
 from .room import memory_of
 from .running import waiting
 
@@ -205,6 +210,60 @@ class Stream:
         if self._items is not None and not self._items.has_ended:
             with suppress(RuntimeError):  # the loop is closed
                 self._items.loop.call_soon_threadsafe(self._items.leave)
+
+
+class StreamCaller(BatchCaller):
+    """A caller that can also receive a result in parts: it defines `_begin_stream`, too."""
+
+    def stream(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | Unset | None = UNSET,
+        max_items: int = 1000,
+        destination: Destination | None = None,
+    ) -> Stream:
+        """Call a method of the peer whose result comes in parts, and read them.
+
+            async for item in session.stream("search", {"text": "tea"}):
+                print(item)
+
+        The peer sends each part as progress, as the convention defines it. See `Stream`.
+
+        A `ReconnectingSession` begins the call in the session of a connection, and again in the next one if it was
+        certainly not served. A stream that has begun ends with its connection: ConnectionLost comes after the items
+        that have arrived.
+
+        Args:
+            method: The method to call. `destination` is as in `call`.
+            params: An object or None: the convention's token is added to them.
+            timeout: Seconds for the whole call, with the wait for a connection; None: no limit.
+            idle_timeout: Maximum seconds without a part, or without a connection; None: no limit. The default is the
+                session's `timeout`.
+            max_items: Maximum number of unread parts, 1 or more. At this number, nothing more is read from the peer,
+                unless this side waits for something else.
+
+        Raises:
+            StateError: The session is not started, or its convention has no progress.
+            TypeError, ValueError: An argument has the wrong type or value, or the params are an array, which cannot
+                carry a token.
+        """
+        check_count("max_items", max_items, 1, may_be_none=False)
+        return Stream(self._begin_stream(method, params, timeout, idle_timeout, max_items, destination))
+
+    def _begin_stream(
+        self,
+        method: str,
+        params: Params,
+        timeout: float | None,
+        idle_timeout: float | Unset | None,
+        max_items: int,
+        destination: Destination | None,
+    ) -> Callable[[], Awaitable[Items]]:
+        """Return the function that begins the call."""
+        raise NotImplementedError
 
 
 async def begun(stream: Stream) -> Items:

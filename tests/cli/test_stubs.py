@@ -30,9 +30,9 @@ from jsonrpc_fast.cli.shapes import DocumentError
 from jsonrpc_fast.cli.stubs import stubs_of
 from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.handlers.caller import result_reader
 from jsonrpc_fast.handlers.interface import methods_of
 from jsonrpc_fast.handlers.openrpc import openrpc
-from jsonrpc_fast.handlers.returned import result_reader
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.session.proxies import proxy
 from jsonrpc_fast.transports import memory_pair

@@ -170,7 +170,7 @@ def test_params_that_cannot_be_written_are_named(way: Way) -> None:
         with pytest.raises(EncodeError, match=r": /a/0 of add$"):
             way.serve(lambda client, name=name: getattr(client, name)("add", {"a": [object()]}))
     with pytest.raises(EncodeError, match=r": /1 of add$"):
-        way.serve(lambda client: client.batch([("echo", [1]), ("add", [1, object()])]))
+        way.serve(lambda client: client.call_batch([("echo", [1]), ("add", [1, object()])]))
 
 
 @every_way
@@ -193,8 +193,8 @@ def test_notify(way: Way) -> None:
 def test_batch(way: Way) -> None:
     notified.clear()
     items = [("add", [1, 2]), Notification("notify", [2]), ("fail", None), ("echo", {"value": "x"})]
-    three, error, text = way.serve(lambda client: client.batch(items))
-    assert (three, type(error), error.code, text, notified) == (3, RpcError, 5, "x", [2])
+    three, nothing, error, text = way.serve(lambda client: client.call_batch(items))
+    assert (three, nothing, type(error), error.code, text, notified) == (3, None, RpcError, 5, "x", [2])
 
 
 @every_way
@@ -212,7 +212,7 @@ def test_further_members(way: Way) -> None:
         lambda client: client.call("m", [1]),
         lambda client: client.call("m", [1], extra={"auth": "b"}),
         lambda client: client.notify("m", extra={"n": 1}),
-        lambda client: client.batch([("m", [1]), Notification("n", extra={"src": "own"})], extra={"auth": "b"}),
+        lambda client: client.call_batch([("m", [1]), Notification("n", extra={"src": "own"})], extra={"auth": "b"}),
     ):
         way.answered(send, answer, extra=members)
     one, other, third, batch = seen
@@ -227,38 +227,40 @@ def test_further_members(way: Way) -> None:
 @every_way
 def test_a_batch_with_types(way: Way) -> None:
     pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    types = [list[int], None, tuple[str]]
     items: Any = [("echo", [[1, 2]]), Notification("notify", [2]), ("echo", [["secret"]]), ("fail", None)]
     for raw in (False, True):
-        one, other, failed = way.serve(lambda client: client.batch(items, returns=set[int]), raw=raw)
+        one, _, other, failed = way.serve(lambda client: client.call_batch(items, returns=set[int]), raw=raw)
         assert (one, type(other), type(failed)) == ({1, 2}, InvalidResponse, RpcError)
         assert str(other) == 'the result of echo has another type: /0: is not of type "integer"'
         assert failed.data == (Raw(b"[1]") if raw else [1])
-        found = way.serve(lambda client: client.batch(items[:3], returns=[list[int], tuple[str]]), raw=raw)
-        assert found == [[1, 2], ("secret",)]
-    with pytest.raises(ValueError, match=r"^returns has 1 types for 2 items$"):
-        way.serve(lambda client: client.batch(items[:3], returns=[int]))
+        found = way.serve(lambda client: client.call_batch(items[:3], returns=types), raw=raw)
+        assert found == [[1, 2], None, ("secret",)]
+    with pytest.raises(ValueError, match=r"^returns has 1 types for 3 items$"):
+        way.serve(lambda client: client.call_batch(items[:3], returns=[int]))
 
 
 @every_way
 def test_a_batch_of_notifications(way: Way) -> None:
     notified.clear()
-    assert way.serve(lambda client: client.batch([Notification("notify", [1]), Notification("notify", [2])])) == []
+    items = [Notification("notify", [1]), Notification("notify", [2])]
+    assert way.serve(lambda client: client.call_batch(items)) == [None, None]
     assert notified == [1, 2]
 
 
 @every_way
 def test_an_empty_batch(way: Way) -> None:
     with pytest.raises(ValueError, match="must not be empty"):
-        way.serve(lambda client: client.batch([]))
+        way.serve(lambda client: client.call_batch([]))
 
 
 @every_way
 def test_a_batch_whose_results_could_not_be_read_is_not_sent(way: Way) -> None:
     notified.clear()
     with pytest.raises(ValueError, match="the profile does not allow batches"):
-        way.serve(lambda client: client.batch([Notification("notify", [1]), ("echo", [1])]), profile=LSP)
+        way.serve(lambda client: client.call_batch([Notification("notify", [1]), ("echo", [1])]), profile=LSP)
     assert notified == []
-    assert way.serve(lambda client: client.batch([Notification("notify", [1])]), profile=LSP) == []
+    assert way.serve(lambda client: client.call_batch([Notification("notify", [1])]), profile=LSP) == [None]
     assert notified == [1]
 
 
@@ -269,7 +271,7 @@ def test_a_timeout_is_more_than_0(timeout: float) -> None:
         for send in (
             lambda client: client.call("add", [1, 2], timeout=timeout),
             lambda client: client.notify("notify", [1], timeout=timeout),
-            lambda client: client.batch([("add", [1, 2])], timeout=timeout),
+            lambda client: client.call_batch([("add", [1, 2])], timeout=timeout),
         ):
             with pytest.raises(ValueError, match=r"^timeout must be more than 0 seconds, and finite$"):
                 way.serve(send)
@@ -360,7 +362,7 @@ def test_the_fault_of_a_response_is_the_cause(way: Way) -> None:
 @every_way
 def test_an_error_without_an_id_belongs_to_its_exchange_in_every_profile(way: Way) -> None:
     answer = b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal Error"}}'
-    for call in (lambda client: client.call("m"), lambda client: client.batch([("a", None), ("b", None)])):
+    for call in (lambda client: client.call("m"), lambda client: client.call_batch([("a", None), ("b", None)])):
         with pytest.raises(RpcError, match="Internal Error"):
             way.answered(call, answer)
 
@@ -387,8 +389,8 @@ def test_an_http_status(way: Way, status: int) -> None:
     for work in (
         lambda client: client.call("m"),
         lambda client: client.notify("m"),
-        lambda client: client.batch([("m", None)]),
-        lambda client: client.batch([Notification("m")]),
+        lambda client: client.call_batch([("m", None)]),
+        lambda client: client.call_batch([Notification("m")]),
     ):
         with pytest.raises(HttpStatusError) as caught:
             way.answered(work, b"text" * 5000, status, sent)
@@ -416,7 +418,7 @@ NO_ID = ERROR % b"null"
 
 @every_way
 def test_the_responses_of_a_batch_in_another_order(way: Way) -> None:
-    assert way.answered(lambda client: client.batch([("a", None), ("b", None)]), b"[%s,%s]" % (B, A)) == ["a", "b"]
+    assert way.answered(lambda client: client.call_batch([("a", None), ("b", None)]), b"[%s,%s]" % (B, A)) == ["a", "b"]
 
 
 @rows(
@@ -436,7 +438,7 @@ def test_the_responses_of_a_batch_in_another_order(way: Way) -> None:
 @every_way
 def test_no_response_of_a_confused_batch_is_believed(way: Way, answer: bytes, status: int) -> None:
     with pytest.raises(InvalidResponse if status == 200 else HttpStatusError):
-        way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer, status)
+        way.answered(lambda client: client.call_batch([("a", None), ("b", None)]), answer, status)
 
 
 @rows(
@@ -450,7 +452,7 @@ def test_no_response_of_a_confused_batch_is_believed(way: Way, answer: bytes, st
 )
 @every_way
 def test_a_response_that_is_missing_in_a_batch(way: Way, answer: bytes, cause: type | None) -> None:
-    missing, b = way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer)
+    missing, b = way.answered(lambda client: client.call_batch([("a", None), ("b", None)]), answer)
     assert (type(missing), b) == (InvalidResponse, "b")
     inner = missing.__cause__
     while isinstance(inner, InvalidResponse):
@@ -463,17 +465,17 @@ def test_a_batch_that_is_refused_as_a_whole(way: Way) -> None:
     for answer in (NO_ID, b"[" + NO_ID + b"]"):
         for status in (200, 400):
             with pytest.raises(RpcError) as caught:
-                way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer, status)
+                way.answered(lambda client: client.call_batch([("a", None), ("b", None)]), answer, status)
             assert (caught.value.code, caught.value.message, caught.value.data) == (5, "no", [1])
 
 
 @every_way
 def test_an_error_without_an_id_belongs_to_the_only_call_without_a_response(way: Way) -> None:
     for answer in (b"[%s,%s]" % (NO_ID, B), b"[%s,%s]" % (B, NO_ID)):
-        error, b = way.answered(lambda client: client.batch([("a", None), ("b", None)]), answer)
+        error, b = way.answered(lambda client: client.call_batch([("a", None), ("b", None)]), answer)
         assert (type(error), error.code, b) == (RpcError, 5, "b")
     items = [("a", None), ("b", None), ("c", None)]
-    missing, b, other = way.answered(lambda client: client.batch(items), b"[%s,%s]" % (NO_ID, B))
+    missing, b, other = way.answered(lambda client: client.call_batch(items), b"[%s,%s]" % (NO_ID, B))
     assert (type(missing), type(other), b) == (InvalidResponse, InvalidResponse, "b")
     assert isinstance(missing.__cause__, RpcError)
 
@@ -486,7 +488,7 @@ def test_a_notification_has_no_response(way: Way) -> None:
 
 @every_way
 def test_a_refused_notification_raises_the_error(way: Way) -> None:
-    sends = (lambda client: client.notify("m"), lambda client: client.batch([Notification("m")]))
+    sends = (lambda client: client.notify("m"), lambda client: client.call_batch([Notification("m")]))
     for answer, status in ((NO_ID, 200), (NO_ID, 400), (b"[%b]" % NO_ID, 200)):
         for send in sends:
             with pytest.raises(RpcError) as caught:

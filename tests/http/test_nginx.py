@@ -114,7 +114,7 @@ def workers(server: Server, calls: int = 300) -> set[int]:
 
 
 def test_calls(client: HttpClient) -> None:
-    assert client.batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
+    assert client.call_batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
     assert client.call("client") == HOST
     client.notify("add", [1, 2])
 

@@ -48,7 +48,7 @@ def load(path: Path) -> Any:
 
 async def check_async(client: AsyncHttpClient) -> None:
     assert await client.call("add", [1, 2]) == 3
-    assert await client.batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
+    assert await client.call_batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
     await client.notify("add", [1, 2])
     with pytest.raises(HttpStatusError) as caught:
         await client.call("add", [1, 2], headers={"content-type": "text/plain"})
@@ -62,7 +62,7 @@ def check_sync(app: Any, url: str = URL) -> None:
 
 def check_calls(client: HttpClient) -> None:
     assert client.call("add", [1, 2]) == 3
-    assert client.batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
+    assert client.call_batch([("add", [1, 2]), ("add", {"a": 3, "b": 4})]) == [3, 7]
     client.notify("add", [1, 2])
     for changes, status in (
         ({"content-type": "text/plain"}, 415),

@@ -346,7 +346,7 @@ def test_batches(http: Any, clock: Clock) -> None:
             HttpClient("http://any/", transport=servers.upstreams(may_repeat=may_repeat)) as client,
             pytest.raises(Exception, match=r"not a batch|connection broke"),
         ):
-            client.batch(items)
+            client.call_batch(items)
         return "".join(servers.seen)
 
     assert batch([("get", None), ("get", None)]) == "ab"

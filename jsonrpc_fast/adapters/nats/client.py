@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -24,25 +24,20 @@ from ...errors import CallTimeout, ConnectionLost
 from ...hooks import Hooks, exchange
 from ...http.exchanges import ExchangeClient, ReadResponse
 from ...profile import JSONRPC, Profile
-from ...session import TIMEOUT_SECONDS
+from ...session import TIMEOUT_SECONDS, Caller
 from ...support import check_headers, check_seconds, check_type
-from ...types import UNSET
+from ...types import UNSET, Unset
 from .connection import check_subject
 from .inbox import inbox_of
 from .service import REPLY_HEADER
 
-T = TypeVar("T")
 
-
-class PublishOptions(TypedDict, total=False):
-    """The options of `call`, except the type of the result."""
-
-    timeout: float | None
-    headers: Mapping[str, str] | None
-
-
-class ServiceClient(ExchangeClient):
+class ServiceClient(ExchangeClient, Caller):
     """A client of the services on a subject.
+
+    After CallTimeout the function may have run, or may still run. ConnectionLost with `was_sent` False says that no
+    service is subscribed, or that the connection is closed or cannot take more: the call may be sent again. With
+    JetStream a notification is stored when `notify` returns; otherwise it may be lost.
 
     Args:
         connection: A connection of nats-py, which is not closed with the client.
@@ -85,93 +80,52 @@ class ServiceClient(ExchangeClient):
         self._subject = subject
         self._jetstream = jetstream
 
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PublishOptions]
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PublishOptions]
-    ) -> Any: ...
-
-    async def call(
+    async def _send(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
+        is_call: bool,
+        is_typed: bool,
         *,
-        returns: Any = UNSET,
-        timeout: float | None = None,
+        timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a method and return its result.
-
-        Args:
-            method: The method to call.
-            params: A list (positional), a dict (named) or None.
-            returns: The type of the result, as in `Session.call`.
-            timeout: Seconds until the call times out; None for the timeout of the client.
-            headers: Further headers of the message.
-
-        Returns:
-            The result.
-
-        Raises:
-            RpcError: The service responded with an error.
-            CallTimeout: No response arrived in time: the function may have run, or may still run.
-            ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
-                then False: the call may be sent again.
-            InvalidResponse: The reply is not a response to this call, or its result is not of the type `returns`.
-            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
-            ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, a header has a wrong
-                name, or one is Jsonrpc-Reply-To, which the client sets itself.
-        """
-        return await self._call(method, params, returns, timeout, {**self._headers, **_checked(headers)})
-
-    async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
-        """Send a notification. With JetStream it is stored when this returns; otherwise it may be lost.
-
-        Args:
-            method: The method.
-            params: As in `call`.
-            headers: As in `call`.
-
-        Raises:
-            Exception: As in `call`, but no RpcError and no InvalidResponse.
-        """
-        text = self._encode_call(method, params)
+        headers = {**self._headers, **_checked(headers)}
+        if is_call:
+            return await super()._send(method, params, True, is_typed, timeout=timeout, headers=headers, extra=extra)
+        seconds = self._seconds_of(timeout)
+        text = self._encode_call(method, params, extra=extra)
         with exchange(self._hooks, {None: method}) as exchanged:
-            sent = dict(exchanged.headers({**self._headers, **_checked(headers)}) or {}) or None
+            headers = dict(exchanged.headers(headers) or {})
         try:
-            if self._jetstream is None:
-                await self._connection.publish(self._subject, text, headers=sent)
-            else:
-                await self._jetstream.publish(self._subject, text, timeout=self._timeout, headers=sent)
+            await self._publish(text, headers, seconds)
         except (TimeoutError, NatsError) as error:
             raise _translated(error) from error
 
-    def _seconds_of(self, timeout: Any) -> float:
-        seconds: Any = self._timeout if timeout is None else timeout
+    def _seconds_of(self, timeout: float | Unset | None) -> float | None:
+        seconds = self._timeout if isinstance(timeout, Unset) else timeout
         check_seconds("timeout", seconds, may_be_none=False)
-        return float(seconds)
+        return seconds
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         assert seconds is not None
-        send = partial(self._send, body, dict(headers or {}), seconds)
         try:
             inbox = await inbox_of(self._connection)
+            send = partial(self._publish, body, dict(headers or {}), seconds)
             return ReadResponse(200, {}, await inbox.request(send, seconds))
         except NatsError as error:
             raise _translated(error) from error
 
-    async def _send(self, data: bytes, headers: dict[str, str], seconds: float, inbox: str) -> None:
-        """Publish a request, or store it in the stream. The response comes on the subject `inbox`."""
+    async def _publish(self, data: bytes, headers: dict[str, str], seconds: float | None, inbox: str = "") -> None:
+        """Publish a message, or store it in the stream. The response to a request comes on the subject `inbox`."""
         if self._jetstream is None:
             await self._connection.publish(self._subject, data, reply=inbox, headers=headers or None)
-        else:
+            return
+        if inbox:
             # JetStream uses the reply subject of the message for its acknowledgement.
             headers = {**headers, REPLY_HEADER: inbox}
-            await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
+        await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers or None)
 
 
 def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import ParamSpec
+from typing import Final, ParamSpec
 
 from ...errors import ConnectionLost, StateError
-from ...session import Blocking, blocking_form
+from ...session import Blocking, BlockingCaller, blocking_form
 from ...types import UNSET, Unset
 from .client import Client
 from .connecting import connect
@@ -16,63 +16,32 @@ from .handshake import ServerContext
 P = ParamSpec("P")
 
 
-class BlockingClient(Blocking):
+class BlockingClient(Blocking, BlockingCaller):
     """A client whose methods block: see `blocking`. Arguments, results and exceptions are those of `Client`.
 
     Attributes:
         client: The asynchronous client, which belongs to the thread of the event loop.
     """
 
+    ping: Final = blocking_form(Client.ping)
+    list_prompts: Final = blocking_form(Client.list_prompts)
+    list_resources: Final = blocking_form(Client.list_resources)
+    list_resource_templates: Final = blocking_form(Client.list_resource_templates)
+    list_tools: Final = blocking_form(Client.list_tools)
+    get_prompt: Final = blocking_form(Client.get_prompt)
+    call_tool: Final = blocking_form(Client.call_tool)
+    read_resource: Final = blocking_form(Client.read_resource)
+    complete: Final = blocking_form(Client.complete)
+    set_level: Final = blocking_form(Client.set_level)
+
     def __init__(self, client: Client) -> None:
-        super().__init__()
+        super().__init__(client)
         self.client: Client = client
-
-    async def _start(self) -> None:
-        await self.client.start()
-
-    async def _close(self) -> None:
-        await self.client.close()
 
     @property
     def server(self) -> ServerContext:
         """The server: its revision, capabilities, name and instructions; see `Client.server`."""
         return self.client.server
-
-    @blocking_form(Client.call, "client")
-    def call(self) -> object: ...
-
-    @blocking_form(Client.notify, "client")
-    def notify(self) -> object: ...
-
-    @blocking_form(Client.ping, "client")
-    def ping(self) -> object: ...
-
-    @blocking_form(Client.list_prompts, "client")
-    def list_prompts(self) -> object: ...
-
-    @blocking_form(Client.list_resources, "client")
-    def list_resources(self) -> object: ...
-
-    @blocking_form(Client.list_resource_templates, "client")
-    def list_resource_templates(self) -> object: ...
-
-    @blocking_form(Client.list_tools, "client")
-    def list_tools(self) -> object: ...
-
-    @blocking_form(Client.get_prompt, "client")
-    def get_prompt(self) -> object: ...
-
-    @blocking_form(Client.call_tool, "client")
-    def call_tool(self) -> object: ...
-
-    @blocking_form(Client.read_resource, "client")
-    def read_resource(self) -> object: ...
-
-    @blocking_form(Client.complete, "client")
-    def complete(self) -> object: ...
-
-    @blocking_form(Client.set_level, "client")
-    def set_level(self) -> object: ...
 
     @contextmanager
     def listen(self, *uris: str, timeout: float | Unset | None = UNSET) -> Iterator[None]:

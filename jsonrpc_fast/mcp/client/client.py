@@ -33,7 +33,7 @@ from ...codec import decoded
 from ...codes import McpErrorCode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers import is_awaitable
-from ...session import TIMEOUT_SECONDS, CallOptions, SessionOptions
+from ...session import TIMEOUT_SECONDS, Caller, CallOptions, SessionOptions
 from ...support import check_callable, check_count, check_seconds, check_type, on_failure
 from ...transports import Transport
 from ...types import UNSET, Unset
@@ -118,8 +118,11 @@ class ProgressQueue:
             self._task = None
 
 
-class Client:
+class Client(Caller):
     """A client over a transport. `async with` connects it and closes it.
+
+    `call` is for requests without a method here, and for a single page of a list: `call("tools/list", {"cursor": …})`.
+    Of its result only `resultType` has been checked. `notify("notifications/roots/list_changed")` sends a notification.
 
     These arguments are the same for all methods:
 
@@ -301,23 +304,22 @@ class Client:
             raise StateError("the client is not connected: use it in `async with`, or await its `start`")
         return self._server
 
-    async def call(
-        self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> dict[str, Any]:
-        """Send any request and return its result.
-
-        Use it for requests without their own method and for a single page of a list:
-        `call("tools/list", {"cursor": …})`. Subscriptions have `listen`.
-
-        Args:
-            method: The method of the request.
-            params: The params; None: none.
-
-        Returns:
-            The result, of which only `resultType` has been checked.
-        """
+    async def _send(
+        self,
+        method: str,
+        params: Any,
+        is_call: bool,
+        is_typed: bool,
+        *,
+        timeout: float | Unset | None = UNSET,
+        on_progress: Callable[[Any], object] | None = None,
+        **options: Any,
+    ) -> Any:
         _check_method(method)
-        deadline, on_progress = self._deadline(options.pop("timeout", UNSET)), options.pop("on_progress", None)
+        if not is_call:
+            await self.session.notify(method, None if params is None else dict(params), timeout=timeout, **options)
+            return None
+        deadline = self._deadline(timeout)
         if on_progress is None:
             return await self._call(method, params, deadline, **options)
         progress = ProgressQueue(on_progress, self.session.report)
@@ -376,16 +378,6 @@ class Client:
         """Return whether a result has the members of an extension instead of those of its method."""
         return self.server.revision.is_modern and result.get("resultType", "complete") != "complete"
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification: `notify("notifications/roots/list_changed")`.
-
-        Args:
-            method: The method of the notification.
-            params: The params; None: none.
-        """
-        _check_method(method)
-        await self.session.notify(method, None if params is None else dict(params))
-
     async def ping(self, *, timeout: float | Unset | None = UNSET) -> None:
         """Send a ping and wait for the response. 2026-07-28 has no `ping`: `server/discover` is sent instead."""
         await self.call("server/discover" if self.server.revision.is_modern else "ping", timeout=timeout)
@@ -432,7 +424,7 @@ class Client:
         params = _named_params(name, arguments)
         if not all(isinstance(value, str) for value in params.get("arguments", {}).values()):
             raise TypeError("the arguments of a prompt must be strings")
-        result = await self.call("prompts/get", params, **options)
+        result: dict[str, Any] = await self.call("prompts/get", params, **options)
         if self._is_of_extension(result):
             return result
         check_items("prompts/get", result, "messages", message_fault)
@@ -506,7 +498,7 @@ class Client:
         """
         if faults := uri_faults(uri):
             raise ValueError("; ".join(faults))
-        result = await self.call("resources/read", {"uri": uri}, **options)
+        result: dict[str, Any] = await self.call("resources/read", {"uri": uri}, **options)
         if self._is_of_extension(result):
             return result
         check_items("resources/read", result, "contents", contents_fault)

@@ -35,7 +35,8 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.hooks import Hooks, Outcome
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
-from jsonrpc_fast.session import ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.mcp.client import BlockingClient
+from jsonrpc_fast.session import BlockingSession, ReconnectingSession, Session, SessionContext, Stream
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report
 
@@ -221,6 +222,24 @@ async def calling(session: Session, client: HttpClient, other: AsyncHttpClient, 
     client.call("m", 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await session.call("m", wait=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await session.notify("m", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await session.notify("m", idle_timeout=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(await again.call_batch([("m", [1]), Notification("n")], extra={}), list[Any])
+    assert_type(session.stream("m", max_items=5), Stream)
+
+
+def waiting(session: BlockingSession, client: HttpClient, mcp: BlockingClient) -> None:
+    assert_type(session.call("m", [1], timeout=5), Any)
+    assert_type(session.call("m", returns=list[Counter], on_progress=print), list[Counter])
+    assert_type(client.call_batch([("m", [1])], returns=int, headers={}), list[Any])
+    assert_type(mcp.call("m", returns=int), int)
+    assert_type(mcp.call_tool("add", {"a": 1}, timeout=5), dict[str, Any])
+    assert_type(mcp.list_tools(), list[dict[str, Any]])
+    session.notify("m")
+    for _ in session.stream("m", idle_timeout=5):
+        pass
+    session.call("m", 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    session.stream("m", items=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    mcp.call_tool("add", wait=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def validating(obj: object) -> None:

@@ -1,7 +1,9 @@
-"""Results of calls with a type: what is converted, and what an error says."""
+"""Callers of one's own, and results of calls with a type: what is converted, and what an error says."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -13,9 +15,10 @@ pytest.importorskip("pydantic", reason="pydantic is not installed")
 import msgspec
 import pydantic
 
-from jsonrpc_fast import Raw
+from jsonrpc_fast import Notification, Raw
 from jsonrpc_fast.errors import InvalidResponse
-from jsonrpc_fast.handlers.returned import result_reader
+from jsonrpc_fast.handlers.caller import result_reader
+from jsonrpc_fast.session import BatchCaller, BlockingCaller
 
 from ..support.tables import rows
 
@@ -97,3 +100,56 @@ def test_types_that_are_not_supported(returns: Any) -> None:
     for _ in range(2):
         with pytest.raises(TypeError):
             result_reader(returns)
+
+
+class Own(BatchCaller):
+    """A client that answers itself: it returns what it was asked to send."""
+
+    async def _send(
+        self, method: str, params: Any, is_call: bool, is_typed: bool, *_: Any, timeout: float | None = None
+    ) -> Any:
+        sent.append((method, params, is_call, timeout))
+        return Raw(b"[1]") if is_typed else params
+
+    async def _send_batch(self, items: list[Any], is_typed: bool, *_: Any, **options: Any) -> list[Any]:
+        return [None if isinstance(item, Notification) else await self._send(*item, True, is_typed) for item in items]
+
+
+class OwnBlocking(BlockingCaller):
+    def _wait(self, method: Any, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(method(Own(), *args, **kwargs))
+
+
+sent: list[Any] = []
+
+
+async def test_a_caller_defines_how_a_message_is_sent() -> None:
+    sent.clear()
+    caller = Own()
+    assert await caller.call("a", {"x": 1}, timeout=2) == {"x": 1}
+    assert await caller.call("b", returns=set[int]) == {1}
+    await caller.notify("c", [1])
+    assert sent == [("a", {"x": 1}, True, 2), ("b", None, True, None), ("c", [1], False, None)]
+    with pytest.raises(InvalidResponse, match=r"^the result of b has another type"):
+        await caller.call("b", returns=str)
+    batch: Any = [("a", [1]), Notification("b"), ("c", None)]
+    assert await caller.call_batch(batch) == [[1], None, None]
+    first, none, wrong = await caller.call_batch(batch, returns=[list[int], None, str])
+    assert (first, none, type(wrong)) == ([1], None, InvalidResponse)
+    with pytest.raises(TypeError, match="'headers'"):
+        await caller.call("a", headers={})
+    sent.clear()
+    with pytest.raises(TypeError, match=r"must be a tuple \(method, params\)"):
+        await caller.call_batch(["a"])  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        await caller.call("a", returns=object)
+    assert sent == []  # an argument is refused before anything is sent
+
+
+def test_the_blocking_form_of_a_caller() -> None:
+    caller = OwnBlocking()
+    assert caller.call("a", [1], timeout=2) == [1]
+    assert caller.call("a", returns=tuple[int]) == (1,)
+    caller.notify("a")
+    assert not inspect.iscoroutinefunction(caller.call)
+    assert list(inspect.signature(OwnBlocking.call).parameters) == ["self", "method", "params", "returns", "options"]

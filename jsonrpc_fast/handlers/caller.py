@@ -1,0 +1,289 @@
+"""Calls of a peer's methods: what all callers share, and results in the type that the caller expects.
+
+Sessions, HTTP clients and the client of services over NATS differ in how a message is sent. That is one method of each,
+and one more where a batch can be sent; `call`, `notify`, `call_batch` and the blocking forms of all callers are here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from ..codec import Notification, Params
+from ..codec._backend import decoded
+from ..errors import InvalidResponse
+from ..types import UNSET, Unset
+from .params.problems import Misfit
+
+if TYPE_CHECKING:
+    from .params.types import ValueType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+BatchItem: TypeAlias = "tuple[str, Any] | Notification[Any]"
+"""An item of a batch: method and params of a call, or a notification."""
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `notify` and `call_batch`. A caller refuses those that it cannot follow, with a TypeError.
+
+    Attributes:
+        timeout: Seconds until CallTimeout, with the wait for room and for a connection; None: no limit. The default is
+            the caller's, except for the notifications of a session, which wait for room without limit. An HTTP client
+            takes no 0, and one timeout for a whole batch; a session takes it for each call of the batch.
+        extra: Further members of the message, or of each message of a batch, by name. They come before those of the
+            caller's option `extra`, and after those of a `Notification` in the batch.
+        headers: Further headers of the HTTP request, or of the message of NATS.
+        destination: The `destination` of the peer's request to which the message of a session belongs. Transports such
+            as HTTP send the messages of each request on a separate stream.
+    """
+
+    timeout: float | Unset | None
+    extra: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    destination: Any
+
+
+class CallOptions(SendOptions, total=False):
+    """The options of `call`. A caller refuses those that it cannot follow, with a TypeError.
+
+    Attributes:
+        idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention of the session
+            allows it.
+        on_progress: Called with each progress value; for a blocking caller, in the thread of the event loop.
+    """
+
+    idle_timeout: float | None
+    on_progress: Callable[[Any], object] | None
+
+
+class Caller:
+    """Calls the methods of a peer: a session, an HTTP client, or a class of your own that defines `_send`.
+
+    class QueueClient(Caller):
+        async def _send(self, method, params, is_call, is_typed, *, timeout=UNSET):
+            ...  # return the result of a call, or raise what `call` raises
+    """
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[CallOptions]
+    ) -> Any: ...
+
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
+    ) -> Any:
+        """Call a method of the peer and return its result.
+
+        If the waiting task is cancelled, the call is cancelled too.
+
+        Args:
+            method: The method to call.
+            params: A list (positional), a dict (named) or None.
+            returns: The type of the result: plain types, dataclasses, TypedDicts, Structs of msgspec and models of
+                pydantic, such as `list[Item]`. The default is the result as it was decoded. Needs the extra `typed`,
+                unless it is a pydantic type.
+            options: `timeout`, `idle_timeout`, `on_progress`, `extra`, `headers` and `destination`: see `CallOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            RpcError: The peer responded with an error. The session's option `errors` may map its code to a subclass.
+            CallTimeout: No response came in time.
+            CallCancelled: `cancel` was called.
+            ConnectionLost: The peer cannot be reached, or the connection was lost or closed, or the peer is closing it.
+                `was_sent` is False if the peer has not served the request and never will.
+            HttpStatusError: The server responded with a status other than 2xx, and without a JSON-RPC response.
+            InvalidResponse: The response is malformed, too large, or none to this call: the text says how. Or the
+                result is not of the type `returns`: the text names the method and the place.
+            StateError: The caller is not started.
+            EncodeError, TypeError: The params or `extra` cannot be encoded, the type `returns` is not supported, or
+                this caller cannot follow an option.
+            ValueError: JSON-RPC defines a name in `extra`, the carrier does not allow a header or the size of the
+                message, or a timeout is out of range.
+        """
+        if returns is UNSET:
+            return await self._send(method, params, True, False, **options)
+        read = result_reader(returns)
+        return read(method, await self._send(method, params, True, True, **options))
+
+    async def notify(self, method: str, params: Params = None, **options: Unpack[SendOptions]) -> None:
+        """Send a notification. An HTTP client returns when the server has accepted it, with a status of 2xx.
+
+        Args:
+            method: The method.
+            params: As in `call`.
+            options: `timeout`, `extra`, `headers` and `destination`: see `SendOptions`.
+
+        Raises:
+            RpcError: An HTTP server refuses the message with an error.
+            Exception: As in `call`, but no InvalidResponse: any other body of an HTTP response is ignored.
+        """
+        await self._send(method, params, False, False, **options)
+
+    # `*_`, which is always empty, lets type checkers accept the options of each subclass.
+    async def _send(self, method: str, params: Params, is_call: bool, is_typed: bool, *_: Any, **options: Any) -> Any:
+        """Send a call and return its result, or send a notification. The result may be `Raw` if it will get a type."""
+        raise NotImplementedError
+
+
+class BatchCaller(Caller):
+    """A caller that can also send several calls in one batch: it defines `_send_batch`, too."""
+
+    async def call_batch(
+        self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[SendOptions]
+    ) -> list[Any]:
+        """Send several calls and notifications in one batch.
+
+        Args:
+            items: A tuple `(method, params)` for each call, or a `Notification`.
+            returns: The type of all results, as in `call`; or a list with a type for each item, in which that of a
+                notification is not used.
+            options: `timeout`, `extra` and `headers`: see `SendOptions`.
+
+        Returns:
+            One value for each item, in order: the result of the call, the exception that `call` would raise for it, or
+            None for a notification.
+
+        Raises:
+            RpcError: An HTTP server refused the batch as a whole.
+            InvalidResponse: A response over HTTP belongs to no call, or two belong to one: none of them is used.
+            ValueError: There are no items, there are more calls than the session's `max_calls`, or `returns` has a
+                different number of types; or the profile does not allow batches, so the results could not be read.
+            Exception: As in `call`.
+        """
+        # Checked before any wait: an invalid item must not take a place in a queue.
+        items = list(items)
+        for item in items:
+            if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
+                raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
+        if returns is UNSET:
+            return await self._send_batch(items, False, **options)
+        read = results_reader(returns, [None if isinstance(item, Notification) else item[0] for item in items])
+        return read(await self._send_batch(items, True, **options))
+
+    async def _send_batch(self, items: list[BatchItem], is_typed: bool, *_: Any, **options: Any) -> list[Any]:
+        """Send a batch and return its results: see `call_batch`, which converts them."""
+        raise NotImplementedError
+
+
+def blocking_form(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking form of an asynchronous method, for a class that has its object behind it.
+
+        ping: Final = blocking_form(Client.ping)
+
+    Args:
+        method: The asynchronous method, as a function of its class.
+    """
+
+    @functools.wraps(method)
+    def wait(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = self._wait(method, *args, **kwargs)
+        return result
+
+    del wait.__wrapped__  # with it, it would be taken for a coroutine function
+    wait.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    return wait
+
+
+class BlockingCaller:
+    """The methods of a `Caller`, which wait for their results."""
+
+    call: Final = blocking_form(Caller.call)
+    notify: Final = blocking_form(Caller.notify)
+
+    def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """Call a method of the asynchronous object, and wait for its result."""
+        raise NotImplementedError
+
+
+class BlockingBatchCaller(BlockingCaller):
+    """The methods of a `BatchCaller`, which wait for their results."""
+
+    call_batch: Final = blocking_form(BatchCaller.call_batch)
+
+
+def result_reader(returns: Any) -> Callable[[str, Any], Any]:
+    """Return the function that converts a result: called with the method and the result, a JSON value or a `Raw`.
+
+    It raises InvalidResponse if the result has another type: the text names the method and the place, but no value.
+
+    Args:
+        returns: The type, or a `TypeAdapter` of pydantic.
+
+    Raises:
+        TypeError: The type is not supported.
+        ImportError: The type needs msgspec, which is not installed.
+    """
+    if returns is Any:
+        return _plain
+    try:
+        type_ = _type_of(returns)
+    except TypeError:  # it is not hashable, or not supported
+        type_ = _type_of.__wrapped__(returns)  # raises the explaining TypeError for an unsupported type
+
+    def read(method: str, result: Any) -> Any:
+        try:
+            return type_.convert(result)
+        except Misfit as misfit:
+            path, reason = misfit.problems[0]
+        # Outside `except`, as in `TypedHandler`. Only one problem is named, since the caller cannot correct the result.
+        raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
+
+    return read
+
+
+def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[list[Any]], list[Any]]:
+    """Return the function that converts the outcomes of a batch, in which exceptions stay unchanged.
+
+    Args:
+        returns: One type for all results, or a list with one for each item.
+        methods: The method of each item; None for a notification.
+
+    Raises:
+        TypeError, ImportError: As in `result_reader`.
+        ValueError: The number of types differs from the number of items.
+    """
+    types = returns if isinstance(returns, list) else [returns] * len(methods)
+    if len(types) != len(methods):
+        raise ValueError(f"returns has {len(types)} types for {len(methods)} items")
+    readers = [
+        None if method is None else (method, result_reader(each)) for method, each in zip(methods, types, strict=True)
+    ]
+
+    def read(outcomes: list[Any]) -> list[Any]:
+        found = []
+        for reader, outcome in zip(readers, outcomes, strict=True):
+            if reader is not None and not isinstance(outcome, Exception):
+                method, convert = reader
+                try:
+                    outcome = convert(method, outcome)
+                except InvalidResponse as error:
+                    outcome = error
+            found.append(outcome)
+        return found
+
+    return read
+
+
+# Making a decoder for a type takes longer than a call, and callers pass the same few types.
+@lru_cache(256)
+def _type_of(returns: Any) -> ValueType:
+    from .params.types import type_of  # imported here: sessions without typed results do not need it
+
+    return type_of(returns)
+
+
+def _plain(method: str, result: Any) -> Any:
+    return decoded(result)
