@@ -24,6 +24,7 @@ from .requests import (
     Access,
     Admitted,
     Header,
+    HttpResponse,
     Refusal,
     check_content,
     check_repeated,
@@ -31,16 +32,14 @@ from .requests import (
     checked_fields,
     declared_length,
     is_loopback,
+    text_response,
 )
 
 Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
-HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
-"""The status, the headers and the body."""
 HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 """The headers of a request as a framework holds them: by name, or as pairs."""
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _WITHOUT_BODY: Final = frozenset({204, 205, 304})
 """A client reads the body of such a response as the beginning of the next one (RFC 9112, section 6.3)."""
 
@@ -220,15 +219,3 @@ def joined(response: HttpResponse) -> tuple[int, dict[str, str], bytes]:
         name, value = (part.decode("latin-1") for part in field)
         found[name] = f"{found[name]}, {value}" if name in found else value
     return status, found, body
-
-
-def text_response(status: int, data: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
-    """Return a response in plain text; without its body for HEAD."""
-    # The headers of a response to HEAD are those of the GET (RFC 9110, section 9.3.2).
-    length = b"content-length", b"%d" % len(data)
-    return status, [*fields, _TEXT, length], b"" if method == "HEAD" else data
-
-
-def refusal_response(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
-    """Return the response to a refused request."""
-    return text_response(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])

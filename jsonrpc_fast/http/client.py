@@ -24,9 +24,10 @@ from ..hooks import Hooks
 from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS
 from .exchanges import ExchangeClient, ReadResponse
-from .inflating import ACCEPTED, Inflater
 from .library import (
+    ACCEPTED,
     ERRORS,
+    Inflater,
     check_client,
     coding_of,
     received_chunks,

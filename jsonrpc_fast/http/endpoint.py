@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, Unpack
+from typing import Any, Final, Unpack
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
@@ -26,22 +26,26 @@ from .base import (
     BaseEndpoint,
     EndpointOptions,
     HttpHeaders,
-    HttpResponse,
     checked_headers,
     joined,
     may_be_local,
+)
+from .guard import Cancellable, UserFailures, closing_fields, serve_other, within
+from .requests import (
+    HttpResponse,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    check_body,
+    check_repeated,
+    is_loopback,
+    read_body,
     refusal_response,
 )
-from .failures import UserFailures
-from .guard import Cancellable, within
-from .requests import Header, Receive, Refusal, Scope, Send, check_body, check_repeated, is_loopback, read_body
 
 BODY_SECONDS: Final = 30.0
 """How long a body may take to arrive, by default."""
-
-_CLOSE: Final = (b"connection", b"close")
-
-OnLifespan: TypeAlias = "Callable[[str], Awaitable[str | None]]"
 
 
 class Endpoint(BaseEndpoint):
@@ -201,38 +205,3 @@ class Endpoint(BaseEndpoint):
             body = await body
         check_body(body, self._max_body_bytes, declared)
         return body
-
-
-def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:
-    """Return the header that closes the connection of a request whose body is not read."""
-    # In HTTP/1, the unread body would be read as the next request (RFC 9112, section 9.3); HTTP/2 has separate streams.
-    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-    return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
-
-
-async def serve_other(kind: str, receive: Receive, send: Send, lifespan: OnLifespan | None = None) -> None:
-    """Respond to the events of a lifespan, and close a WebSocket before it opens.
-
-    Args:
-        kind: The type of the scope.
-        receive: The application's `receive`.
-        send: The application's `send`.
-        lifespan: Awaited with each event, "lifespan.startup" and "lifespan.shutdown". Returns why it failed; None if it
-            did not.
-
-    Raises:
-        ValueError: The scope is of an unknown type.
-    """
-    if kind == "websocket":
-        await send({"type": "websocket.close"})
-        return
-    if kind != "lifespan":
-        raise ValueError("the scope is of an unknown type")
-    event = "lifespan.startup"
-    while event == "lifespan.startup":
-        event = (await receive())["type"]
-        fault = None if lifespan is None else await lifespan(event)
-        if fault is not None:
-            await send({"type": f"{event}.failed", "message": fault})
-            return
-        await send({"type": f"{event}.complete"})

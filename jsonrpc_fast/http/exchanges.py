@@ -26,6 +26,8 @@ from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import Profile, check_batches
 from ..types import UNSET, Unset
 
+__all__ = ["ExchangeClient", "ReadResponse"]
+
 _SHOWN_BYTES: Final = 4096
 
 

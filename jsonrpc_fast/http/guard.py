@@ -1,22 +1,35 @@
-"""Cancel the work of an HTTP request when its time is over or its client has disconnected.
+"""How an ASGI application runs the work of a request: its time, its client's disconnection, its user's functions.
 
 Rules:
   - Work that ends without suspending needs neither a timer nor a task.
   - The work runs in the task that awaits it. The guard cancels it by cancelling that task, and catches the
     cancellation.
   - Any other cancellation propagates.
+  - An endpoint of JSON-RPC leaves an exception of a user's function to the server, which sends 500 and logs it, as for
+    any application. MCP does both itself, because no log may show a token. A `Refusal` becomes the response.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from .._parts import TaskPart
-from ..handlers.awaiting import resume
-from .requests import RETRY_SOON, Receive, Refusal
+from ..handlers.awaiting import awaited, resume
+from ..support import is_failure
+from .requests import Header, Receive, Refusal, Send
+
+__all__ = [
+    "WATCH_SECONDS",
+    "Cancellable",
+    "UserFailures",
+    "awaited",
+    "closing_fields",
+    "serve_other",
+    "within",
+]
 
 Result = TypeVar("Result")
 
@@ -111,5 +124,80 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, Result], statu
     guarded = Cancellable(work, waiting, seconds=seconds)
     found = await guarded
     if guarded.is_cancelled:
-        raise Refusal(status, reason, [RETRY_SOON] if status == 503 else ())
+        raise Refusal(status, reason)
     return found
+
+
+class UserFailures:
+    """A context manager around the call of a user's function.
+
+        with UserFailures("The user could not be identified.", log):
+            user = find_user(scope)
+
+    Args:
+        reason: The text of the response if the request is refused because of a failure.
+        log: Called with the exception in that case. None: every failure becomes an `Exception`.
+
+    Raises:
+        Refusal: The function raised it, or failed (500) and there is a `log`.
+        RuntimeError: The function raised SystemExit or a foreign cancellation.
+        Exception: Any other exception of the function.
+    """
+
+    __slots__ = ("_log", "_reason")
+
+    def __init__(self, reason: str = "", log: Callable[[BaseException], object] | None = None) -> None:
+        self._reason = reason
+        self._log = log
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not is_failure(error) or error is None or isinstance(error, Refusal):
+            return
+        if self._log is not None:
+            self._log(error)
+            raise Refusal(500, self._reason) from None
+        if not isinstance(error, Exception):
+            raise RuntimeError(f"a function raised {type(error).__name__}") from error
+
+
+def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:
+    """Return the header that closes the connection of a request whose body is not read."""
+    # In HTTP/1, the unread body would be read as the next request (RFC 9112, section 9.3); HTTP/2 has separate streams.
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    return [(b"connection", b"close")] if has_body and scope["http_version"].startswith("1") else []
+
+
+async def serve_other(
+    kind: str,
+    receive: Receive,
+    send: Send,
+    lifespan: Callable[[str], Awaitable[str | None]] | None = None,
+) -> None:
+    """Respond to the events of a lifespan, and close a WebSocket before it opens.
+
+    Args:
+        kind: The type of the scope.
+        receive: The application's `receive`.
+        send: The application's `send`.
+        lifespan: Awaited with each event, "lifespan.startup" and "lifespan.shutdown". Returns why it failed; None if it
+            did not.
+
+    Raises:
+        ValueError: The scope is of an unknown type.
+    """
+    if kind == "websocket":
+        await send({"type": "websocket.close"})
+        return
+    if kind != "lifespan":
+        raise ValueError("the scope is of an unknown type")
+    event = "lifespan.startup"
+    while event == "lifespan.startup":
+        event = (await receive())["type"]
+        fault = None if lifespan is None else await lifespan(event)
+        if fault is not None:
+            await send({"type": f"{event}.failed", "message": fault})
+            return
+        await send({"type": f"{event}.complete"})

@@ -1,12 +1,14 @@
-"""httpx2, the HTTP library of the clients: what they check in it, and its failures as those of this package.
+"""httpx2, the HTTP library of the clients: what they check in it, its failures as those of this package, and bodies.
 
 Rule: no exception of the library reaches the caller, and no exception contains data that the server sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ try:
     import httpx2
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
+
+__all__ = ["ERRORS", "check_client", "pieces_of", "refuse_httpx", "tls_context", "translated", "url_of"]
 
 ERRORS: Final = (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError)
 """The exceptions of the library. The last two report a malformed `Location` header, which it parses even if it does not
@@ -114,6 +118,14 @@ def _tls_context(*environment: str | None) -> Any:
     return httpx2.create_ssl_context()
 
 
+ACCEPTED: Final = "gzip"
+"""The content codings that a request accepts. brotli and zstd expand data without a useful bound."""
+PIECE_BYTES: Final = 64 * 1024
+"""The maximum size of a piece of a body that was compressed."""
+
+_GZIP: Final = zlib.MAX_WBITS | 16
+
+
 def received_chunks(response: Any) -> Iterator[bytes]:
     """Return the body of a streamed response in chunks, without decompressing it.
 
@@ -131,3 +143,79 @@ def coding_of(response: Any) -> str:
     """Return the content coding of the chunks of a response; "" without a coding."""
     coding = str(response.headers.get("content-encoding", "")).strip().lower()
     return "" if coding == "identity" or response.is_stream_consumed else coding
+
+
+class Inflater:
+    """Decompresses the body of a response.
+
+    Args:
+        coding: The content coding: "gzip", or "" for none.
+
+    Raises:
+        InvalidResponse: The coding is not supported.
+    """
+
+    __slots__ = ("_has_begun", "_inflater")
+
+    def __init__(self, coding: str) -> None:
+        if coding not in ("", ACCEPTED):
+            raise InvalidResponse("the content coding of the response is not supported")
+        self._inflater = zlib.decompressobj(_GZIP) if coding else None
+        self._has_begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Decompress a chunk of the body and yield the result in pieces. One of them may be empty.
+
+        Raises:
+            InvalidResponse: The chunk is malformed.
+        """
+        if self._inflater is None:
+            yield chunk
+            return
+        while chunk:
+            if self._inflater.eof:  # another member follows (RFC 1952, section 2.2)
+                self._inflater = zlib.decompressobj(_GZIP)
+            self._has_begun = is_full = True
+            while is_full:  # zlib may hold more output although it has read all input
+                try:
+                    # `max_length` bounds each step, so that the caller can stop at its limit before a bomb has
+                    # expanded.
+                    piece = self._inflater.decompress(chunk, PIECE_BYTES)
+                except zlib.error:
+                    raise InvalidResponse("the content coding of the response is malformed") from None
+                chunk = self._inflater.unconsumed_tail
+                is_full = len(piece) == PIECE_BYTES and not self._inflater.eof
+                yield piece
+            # Data after the end of a member begins another one: gzip files may be concatenated.
+            chunk = self._inflater.unused_data
+
+    def finish(self) -> None:
+        """Check that the body is complete.
+
+        Raises:
+            InvalidResponse: The body is incomplete.
+        """
+        if self._has_begun and self._inflater is not None and not self._inflater.eof:
+            raise InvalidResponse("the compressed response is incomplete")
+
+
+async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
+    """Yield the body of an HTTP response in small pieces, decompressed.
+
+    Args:
+        http_response: The HTTP response.
+        is_whole: Whether a body that ends too early is a fault. A stream of events may end early.
+
+    Raises:
+        InvalidResponse: The body cannot be decompressed.
+    """
+    # httpx2 would decompress each chunk at once, however large the result is.
+    inflater = Inflater(coding_of(http_response))
+    async for chunk in received_chunks_async(http_response):
+        for piece in inflater.feed(chunk):
+            if piece:
+                yield piece
+            if len(piece) == PIECE_BYTES:
+                await asyncio.sleep(0)  # a small chunk may expand to a large one
+    if is_whole:
+        inflater.finish()

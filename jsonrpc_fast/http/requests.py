@@ -17,23 +17,35 @@ from typing import Any, Final, TypeAlias
 
 from .._checks import check_type
 
+__all__ = [
+    "Access",
+    "Admitted",
+    "Header",
+    "Receive",
+    "Refusal",
+    "Scope",
+    "Send",
+    "check_content",
+    "check_repeated",
+    "declared_length",
+    "is_loopback",
+    "read_body",
+    "refusal_response",
+]
+
 Scope: TypeAlias = "MutableMapping[str, Any]"
 AsgiMessage: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[AsgiMessage]]"
 Send: TypeAlias = "Callable[[AsgiMessage], Awaitable[None]]"
 Header: TypeAlias = "tuple[bytes, bytes]"
+HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
+"""The status, the headers and the body."""
 
 CONTENT_TYPES: Final = frozenset({b"application/json", b"application/json-rpc", b"application/jsonrequest"})
 """The media types of JSON-RPC over HTTP; all but the first are historic."""
 
 LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 """The hosts of a URL that leads to this machine."""
-
-WHITESPACE: Final = b" \t"
-"""White space around the value of a header, which is not part of it (RFC 9110, section 5.5). Some servers keep it."""
-
-RETRY_SOON: Final[Header] = (b"retry-after", b"1")
-"""The header of a refusal whose reason is temporary."""
 
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
@@ -43,7 +55,7 @@ _MAX_ADMITTED_BYTES: Final = 512
 _OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 # In a header, one of these would begin another header or the body (RFC 9110, section 5.5).
 _LINE_END: Final = re.compile(rb"[\r\n\0]")
-SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
+_SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
 _QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')  # RFC 9110, section 5.6.4
 _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")  # ASCII is a subset of UTF-8
 
@@ -69,7 +81,8 @@ class Refusal(Exception):
     Args:
         status: The HTTP status of the response, 400 to 599.
         reason: A sentence for the body of the response, as plain text.
-        headers: Further headers of the response, as names in lower case and values.
+        headers: Further headers of the response, as names in lower case and values. With the status 503, "retry-after"
+            is 1 unless it is given.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -84,6 +97,8 @@ class Refusal(Exception):
         self.status: int = status
         self.reason: str = reason
         self.headers: tuple[Header, ...] = checked_fields(headers)
+        if status == 503 and not any(name.lower() == b"retry-after" for name, _ in self.headers):
+            self.headers += ((b"retry-after", b"1"),)
 
 
 def check_status(status: object, minimum: int) -> None:
@@ -242,18 +257,19 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
         raise Refusal(415, "Content codings are not supported.", [(b"accept-encoding", b"identity")])
 
 
-def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool] = SINGLE_HEADERS.__contains__) -> None:
+def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool] | None = None) -> None:
     """Reject repeated single-value headers: a proxy or a framework may have read the other value.
 
     Args:
         headers: The headers of the request, with names in lower case.
-        is_single: Returns whether the header with a name may have only one value.
+        is_single: Returns whether a further header may have only one value, beside those that every endpoint reads.
 
     Raises:
         Refusal: One of these headers has two values (400).
     """
     # A set of fields: a header that is repeated with an equal value is not ambiguous.
-    names = [name for name, _ in {field for field in headers if is_single(field[0])}]
+    fields = set(headers)
+    names = [name for name, _ in fields if name in _SINGLE_HEADERS or (is_single is not None and is_single(name))]
     if len(names) != len(set(names)):
         raise Refusal(400, "A header that may have one value has two.")
 
@@ -339,3 +355,15 @@ async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes
         message = await receive()
         body += message.get("body", b"")
     return None
+
+
+def text_response(status: int, data: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
+    """Return a response in plain text; without its body for HEAD."""
+    # The headers of a response to HEAD are those of the GET (RFC 9110, section 9.3.2).
+    length = b"content-length", b"%d" % len(data)
+    return status, [*fields, (b"content-type", b"text/plain; charset=utf-8"), length], b"" if method == "HEAD" else data
+
+
+def refusal_response(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
+    """Return the response to a refused request."""
+    return text_response(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])

@@ -16,8 +16,8 @@ from typing import Any, Final
 from .._checks import check_type
 from ..handlers import is_awaitable
 from ..types import UNSET
-from .base import BaseEndpoint, HttpHeaders, HttpResponse, checked_headers, joined, may_be_local, refusal_response
-from .requests import Refusal, check_body, is_loopback
+from .base import BaseEndpoint, HttpHeaders, checked_headers, joined, may_be_local
+from .requests import HttpResponse, Refusal, check_body, is_loopback, refusal_response
 
 _HEADERS: Final = {
     b"host": "HTTP_HOST",

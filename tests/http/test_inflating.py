@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.errors import InvalidResponse
-from jsonrpc_fast.http.inflating import PIECE_BYTES, Inflater
+from jsonrpc_fast.http.library import PIECE_BYTES, Inflater
 
 
 def inflated(chunks: list[bytes]) -> bytes:

@@ -48,6 +48,8 @@ LAYERS = {
     "cli": 7,
     "__main__": 8,
 }
+CUSTOMERS = ("mcp", "adapters", "cli")
+"""Folders that import nothing of the others but public names."""
 BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "testing", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = (
@@ -84,6 +86,7 @@ MAY_IMPORT_ASYNCIO = (
     "http.batching",
     "http.client",
     "http.guard",
+    "http.library",
     "http.upstreams",
     "mcp.client.",
     "mcp.gateway.",
@@ -219,6 +222,67 @@ def folder_imports() -> dict[str, set[str]]:
     for module, others in imports().items():
         found[folder_of(module)] |= {folder_of(other) for other in others} - {folder_of(module)}
     return found
+
+
+def offered(module: str) -> set[str]:
+    """Return the public names of a module: those of its `__all__`, or else what it defines without an underscore."""
+    path = PACKAGE.joinpath(*module.split("."))
+    body = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()).body
+    for node in body:
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == "__all__"
+            and "[" in ast.unparse(node.value)
+        ):
+            names: list[str] = ast.literal_eval(node.value)
+            return set(names)
+    found = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    return {name for name in found if not name.startswith("_")}
+
+
+def public_names() -> set[str]:
+    """Return the names that the reference and the packages offer, each with the module from which it is imported."""
+    root = ast.literal_eval(re.findall(r"__all__ = (\[.*?\])", (PACKAGE / "__init__.py").read_text(), re.DOTALL)[0])
+    found = {
+        f"{module}{name}" for module in ("", "types.", "codes.", "errors.", "profile.", "_version.") for name in root
+    }
+    found |= {f"codec.{name}" for name in offered("codec._backend")}
+    for folder in ("framing", "handlers", "transports", "session", "http", "mcp"):
+        found |= {f"{folder}.{name}" for name in offered(folder)}
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        for kind, name in re.findall(r"^\.\. auto(\w+):: jsonrpc_fast\.(\S+)$", page.read_text(), re.MULTILINE):
+            found |= {f"{name}.{each}" for each in offered(name)} if kind == "module" else {name}
+    return found
+
+
+def private_imports_of_customers() -> list[tuple[str, str]]:
+    """Return what `mcp/`, `adapters/` and `cli/` import from other folders though it is not public there."""
+    public, found = public_names(), []
+    for path in sources():
+        module = module_of(path)
+        if module.split(".")[0] not in CUSTOMERS:
+            continue
+        folder = path.relative_to(PACKAGE).parent.parts
+        for level, source, name in imports_of(path):
+            target = [*folder[: len(folder) - level + 1], *(source.split(".") if source else [])]
+            full = ".".join([*target, name])
+            if level and full not in {*public, *CUSTOMERS} and target[:1] != [module.split(".")[0]]:
+                found.append((module, full))
+    return found
+
+
+def test_customers_import_public_names_alone() -> None:
+    """MCP, the adapters and the commands are written on what any author can use."""
+    assert private_imports_of_customers() == []
+
+
+def test_an_import_of_a_private_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    [path] = [path for path in sources() if module_of(path) == "cli.info"]
+    real = imports_of(path)
+    taken = [*real, (2, "codec._json", "loads"), (2, "session.session", "Session"), (2, "codec", "_json")]
+    monkeypatch.setitem(globals(), "imports_of", lambda each: taken if each == path else real)
+    names = ["codec._json.loads", "session.session.Session", "codec._json"]
+    assert private_imports_of_customers() == [("cli.info", name) for name in names]
 
 
 def test_each_module_has_a_layer() -> None:

@@ -33,10 +33,8 @@ from urllib.parse import urlsplit
 
 from ...codec import dumps
 from ...handlers import is_awaitable
-from ...handlers.awaiting import awaited
 from ...http import Refusal
-from ...http.failures import UserFailures
-from ...http.guard import within
+from ...http.guard import UserFailures, awaited, within
 from ...support import check_callable, logger_of
 from ...support import check_seconds as check_seconds_option
 from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of

@@ -17,13 +17,8 @@ from typing import Any, Final, Unpack
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http import Access, Refusal
-from ...http.base import JSON_TYPE, refusal_response
-from ...http.endpoint import closing_fields, serve_other
-from ...http.failures import UserFailures
-from ...http.guard import within
+from ...http.guard import UserFailures, closing_fields, serve_other, within
 from ...http.requests import (
-    RETRY_SOON,
-    WHITESPACE,
     Admitted,
     Header,
     Receive,
@@ -34,6 +29,7 @@ from ...http.requests import (
     declared_length,
     is_loopback,
     read_body,
+    refusal_response,
 )
 from ...session import SessionOptions, check_options
 from ...support import check_seconds, logger_of
@@ -132,12 +128,12 @@ class McpEndpoint:
             self.is_closing = False  # a framework that has closed it is served again, as by one test after another
         # Checked before anything is read, so that refusing a request is cheap.
         if self.requests >= self._settings.max_requests or self.is_closing:
-            await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
+            await _refuse(request, Refusal(503, "The server is busy."))
             return
         self.requests += 1
         try:
             if len(headers) != len(fields):
-                check_repeated([(name, value.strip(WHITESPACE)) for name, value in fields], is_single)
+                check_repeated([(name, value.strip(b" \t")) for name, value in fields], is_single)
                 if b"accept" in headers:  # a list header, which may be split over several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
@@ -161,9 +157,9 @@ class McpEndpoint:
                 await self._lifespan.enter()
             except TimeoutError as error:
                 _log_lifespan(error)
-                raise Refusal(503, "The server is not ready.", [RETRY_SOON]) from None
+                raise Refusal(503, "The server is not ready.") from None
             except StateError:
-                raise Refusal(503, "The server is closing.", [RETRY_SOON]) from None
+                raise Refusal(503, "The server is closing.") from None
 
     async def _serve(self, request: AsgiRequest) -> None:
         scope, headers, get = request.scope, request.headers, request.headers.get
@@ -191,7 +187,7 @@ class McpEndpoint:
             await (self._session_requests.get if method == "GET" else self._session_requests.delete)(request)
             return
         length = get(b"content-length")
-        declared = None if length is None else declared_length(length.strip(WHITESPACE), self._max_body_bytes)
+        declared = None if length is None else declared_length(length.strip(b" \t"), self._max_body_bytes)
         reading = read_body(request.receive, self._max_body_bytes, declared)
         body: Any = await within(self._settings.body_seconds, reading, 408, "The body did not arrive in time.")
         if body is None:  # the client has disconnected
@@ -214,7 +210,7 @@ class McpEndpoint:
 
     def _check(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> None:
         """Check the headers that clients repeat with each request."""
-        headers = {name: value.strip(WHITESPACE) for name, value in headers.items()}
+        headers = {name: value.strip(b" \t") for name, value in headers.items()}
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
             raise Refusal(404, "Nothing is served at this path.")
@@ -296,7 +292,7 @@ def _is_browser(method: str, headers: Mapping[bytes, bytes]) -> bool:
 async def _send_metadata(request: AsgiRequest, method: str, text: bytes) -> None:
     if method not in ("GET", "HEAD"):
         raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
-    fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
+    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
     await request.send_whole(200, fields, b"" if method == "HEAD" else text)
 
 

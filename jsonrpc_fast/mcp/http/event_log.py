@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from ...errors import ConnectionLost, EventsLost
 from ...http import Refusal
-from ...http.requests import RETRY_SOON
 from ...support import is_failure
 from ..applications import EventStore
 from .event_store import MemoryEventStore
@@ -132,7 +131,7 @@ def _reading() -> Iterator[None]:
     except _FAILURES as error:
         if not isinstance(error, ConnectionLost):
             _report(error)
-        raise Refusal(503, "The store of events does not respond.", [RETRY_SOON]) from None
+        raise Refusal(503, "The store of events does not respond.") from None
 
 
 def no_events() -> Refusal:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ...errors import ConnectionLost, HttpStatusError, InvalidResponse
 from ...framing.sse import Event, EventDecoder
+from ...http.library import pieces_of
 from .headers import LAST_EVENT_ID_HEADER
 from .sending import (
     EVENT_STREAM,
@@ -30,7 +31,6 @@ from .sending import (
     content_type,
     httpx2,
     move_on_after,
-    pieces_of,
     session_headers,
     status_error,
 )

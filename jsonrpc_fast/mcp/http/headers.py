@@ -24,7 +24,7 @@ from typing import Any, Final
 from ...codec import Notification, Request, Response
 from ...codes import McpErrorCode
 from ...errors import InvalidResponse, RpcError
-from ...http.requests import SINGLE_HEADERS, WHITESPACE, Admitted
+from ...http.requests import Admitted
 from ...support import is_header_name, is_header_value
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
@@ -50,7 +50,7 @@ METHOD: Final = METHOD_HEADER.encode()
 NAME: Final = NAME_HEADER.encode()
 LAST_EVENT_ID: Final = LAST_EVENT_ID_HEADER.encode()
 
-_SINGLE: Final = SINGLE_HEADERS | {SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"}
+_SINGLE: Final = frozenset({SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"})
 
 NAME_MEMBERS: Final[Mapping[str, str]] = {
     "tools/call": "name",
@@ -84,14 +84,14 @@ Path = tuple[str, ...]
 
 
 def is_single(name: bytes) -> bool:
-    """Return whether a header may have only one value."""
+    """Return whether a header of MCP may have only one value."""
     return name in _SINGLE or name.startswith(PARAM_HEADER_PREFIX.encode())
 
 
 def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
-    """Return the value of a header; None without it. See `WHITESPACE`."""
+    """Return the value of a header; None without it. White space around it is no part of it."""
     value = headers.get(name)
-    return None if value is None else value.strip(WHITESPACE)
+    return None if value is None else value.strip(b" \t")
 
 
 def encode_value(value: str | int | bool) -> str:
@@ -197,7 +197,7 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         message: The decoded message or batch.
         version: The header `MCP-Protocol-Version`.
     """
-    if version is not None and version not in _LEGACY and version.strip(WHITESPACE) not in _LEGACY:
+    if version is not None and version not in _LEGACY and version.strip(b" \t") not in _LEGACY:
         return True
     if type(message) is not Request:
         return False
@@ -275,7 +275,7 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
     """
     if header is None:
         raise _mismatch(f"{name} is missing")
-    given = header.strip(WHITESPACE).decode("latin-1")
+    given = header.strip(b" \t").decode("latin-1")
     if read is not None:
         try:
             given = read(given)

@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 import jwt
 
 from ...http import Refusal
-from ...http.requests import RETRY_SOON
 from .verifiers import ALGORITHMS, KEY_TYPES, LEEWAY_SECONDS, requiring
 
 PROOF_SECONDS: Final = 60.0
@@ -124,7 +123,7 @@ class ProofVerifier:
             return False
         # A forgotten proof could be used again.
         if len(self._used) >= MAX_PROOFS:
-            raise Refusal(503, "Too many proofs.", [RETRY_SOON])
+            raise Refusal(503, "Too many proofs.")
         # Kept as long as the proof would be accepted, if the clock of its sender is fast or slow.
         self._used[digest] = now + PROOF_SECONDS + 2 * LEEWAY_SECONDS
         return True

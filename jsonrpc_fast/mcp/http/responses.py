@@ -21,10 +21,8 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
-from ...handlers.awaiting import awaited
 from ...http import Refusal
-from ...http.base import JSON_TYPE
-from ...http.guard import WATCH_SECONDS, Cancellable
+from ...http.guard import WATCH_SECONDS, Cancellable, awaited
 from ...http.requests import Header, Receive, Send
 from ...support import on_failure
 from .event_log import EventLog
@@ -123,7 +121,7 @@ class AsgiRequest:
     def send_json(self, status: int, data: bytes, headers: Collection[Header] = ()) -> Awaitable[bool]:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
-        fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
+        fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(data)), *headers]
         # Inlined `send_whole`, to save a call for each response.
         start = {"type": "http.response.start", "status": status, "headers": fields}
         return self._write(start, {"type": "http.response.body", "body": data})

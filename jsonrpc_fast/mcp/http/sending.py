@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,6 @@ from typing import Any, Final, TypeAlias
 
 from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
-from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from ...support import is_failure, on_failure
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, since
@@ -37,7 +36,7 @@ try:
     from anyio import fail_after as fail_after
     from anyio import move_on_after as move_on_after
 
-    from ...http import library
+    from ...http.library import ERRORS, check_client, pieces_of, refuse_httpx, tls_context, translated, url_of
 except ImportError as _error:
     raise ImportError('MCP over HTTP needs the extra `http`: pip install "jsonrpc_fast[http,mcp]"') from _error
 
@@ -124,7 +123,7 @@ class ClientPool:
         client = httpx2.AsyncClient(
             auth=self._auth,
             cookies=self._cookies,
-            verify=library.tls_context(),
+            verify=tls_context(),
             limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
         )
         self._clients.add(client)
@@ -188,9 +187,9 @@ class HttpSender:
     ) -> None:
         if http_client is not None and auth is not None:
             raise TypeError("pass auth to the HTTP client, or let this transport make the client")
-        library.check_client(http_client, httpx2.AsyncClient)
-        library.refuse_httpx(auth)
-        self.url: httpx2.URL = library.url_of(url)
+        check_client(http_client, httpx2.AsyncClient)
+        refuse_httpx(auth)
+        self.url: httpx2.URL = url_of(url)
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._http = http_client
         self._pool = ClientPool(auth, begin) if http_client is None else None
@@ -210,7 +209,7 @@ class HttpSender:
         fields = {
             **self._headers,
             "accept": f"application/json, {EVENT_STREAM}" if method == "POST" else EVENT_STREAM,
-            "accept-encoding": ACCEPTED,
+            "accept-encoding": "gzip",
             **headers,
         }
         if body is not None:
@@ -254,8 +253,8 @@ class HttpSender:
             return ConnectionLost(STRAY)
         if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
             made: Exception = CallTimeout("no response arrived in time")
-        elif isinstance(error, library.ERRORS):
-            made = library.translated(error)
+        elif isinstance(error, ERRORS):
+            made = translated(error)
         else:
             return error
         made.__cause__ = error
@@ -275,28 +274,6 @@ async def read(http_response: Any, limit: int) -> bytes:
             if len(received) > limit:
                 raise InvalidResponse(f"the response is larger than {limit} bytes")
     return bytes(received)
-
-
-async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
-    """Yield the body of an HTTP response in small pieces, decompressed.
-
-    Args:
-        http_response: The HTTP response.
-        is_whole: Whether a body that ends too early is a fault. A stream of events may end early.
-
-    Raises:
-        InvalidResponse: The body cannot be decompressed.
-    """
-    # httpx2 would decompress each chunk at once, however large the result is.
-    inflater = Inflater(library.coding_of(http_response))
-    async for chunk in library.received_chunks_async(http_response):
-        for piece in inflater.feed(chunk):
-            if piece:
-                yield piece
-            if len(piece) == PIECE_BYTES:
-                await asyncio.sleep(0)  # a small chunk may expand to a large one
-    if is_whole:
-        inflater.finish()
 
 
 def content_type(http_response: Any) -> str:

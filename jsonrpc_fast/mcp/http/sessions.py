@@ -30,7 +30,6 @@ from typing import Any, Final
 from ...codec import ParseError, Request, encode, encode_error
 from ...codes import ErrorCode
 from ...http import Refusal
-from ...http.requests import RETRY_SOON, WHITESPACE
 from ...session import SessionOptions
 from ..applications import HttpSettings
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since
@@ -266,7 +265,7 @@ class SessionRequests:
             Refusal: There is no room for another session.
         """
         if not self.sessions.has_room():
-            raise Refusal(503, "There are too many sessions.", [RETRY_SOON])
+            raise Refusal(503, "There are too many sessions.")
         transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes, has_session=True)
         served = self._server.connection(transport, self._options)
         await served.start()
@@ -350,11 +349,11 @@ class SessionRequests:
     def _check_room(self, session: HttpSession) -> None:
         if session.requests >= self._settings.max_session_requests:
             # One client must not use up the requests that all sessions share.
-            raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
+            raise Refusal(503, "The session has too many requests in progress.")
 
     def _check_version(self, request: AsgiRequest) -> None:
         version = request.headers.get(VERSION)
-        if version is not None and version not in self._versions and version.strip(WHITESPACE) not in self._versions:
+        if version is not None and version not in self._versions and version.strip(b" \t") not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
     async def get(self, request: AsgiRequest) -> None:

@@ -38,8 +38,8 @@ from urllib.parse import quote
 
 from ...codec import Raw
 from ...errors import InvalidResponse
-from ...http import Refusal, library
-from ...http.inflating import ACCEPTED
+from ...http import Refusal
+from ...http.library import check_client, tls_context, url_of
 from ...support import check_type, logger_of
 from .sending import read
 
@@ -267,8 +267,8 @@ class _Fetcher:
     """Requests to one URL that return an object of JSON."""
 
     def __init__(self, url: str, client: httpx2.AsyncClient | None) -> None:
-        library.check_client(client, httpx2.AsyncClient)
-        self._url = library.url_of(url)
+        check_client(client, httpx2.AsyncClient)
+        self._url = url_of(url)
         self._client = client
 
     async def fetch(self, method: str, **options: Any) -> dict[str, Any]:
@@ -281,10 +281,10 @@ class _Fetcher:
 
     async def _fetch(self, method: str, **options: Any) -> dict[str, Any]:
         # The bound applies to decompressed gzip data as well; other codings have no useful bound.
-        headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
+        headers = {"accept": "application/json", "accept-encoding": "gzip"}
         clients: Any = nullcontext(self._client)
         if self._client is None:
-            clients = httpx2.AsyncClient(verify=library.tls_context(), timeout=FETCH_SECONDS)
+            clients = httpx2.AsyncClient(verify=tls_context(), timeout=FETCH_SECONDS)
         async with (
             clients as client,
             client.stream(method, self._url, headers=headers, follow_redirects=False, **options) as response,

@@ -20,10 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from ...codec import dumps
-from ...codec._backend import Raw
+from ...codec import Raw, dumps
 from ...errors import InvalidResponse
-from ...http.inflating import ACCEPTED
 from ...support import check_callable, check_count, check_type
 from ..protocol.definitions import ToolAnnotations
 from ..server.blocks import ToolError
@@ -156,7 +154,7 @@ class _Operation:
         from ..http.sending import read  # needs another extra, which whoever has an HTTP client has
 
         query: list[tuple[str, str]] = []
-        headers = {"Accept-Encoding": ACCEPTED}
+        headers = {"Accept-Encoding": "gzip"}
         segments: dict[str, str] = {}
         for name, parameter in self._parameters.items():
             if name not in arguments:

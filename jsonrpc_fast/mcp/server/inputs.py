@@ -21,8 +21,7 @@ import types
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-from ...codec import dumps
-from ...codec._backend import Raw
+from ...codec import Raw, dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError
 from ..protocol.meta import INPUT_REQUESTS, MAX_INPUTS

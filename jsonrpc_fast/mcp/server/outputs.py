@@ -20,8 +20,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ...codec import dumps
-from ...codec._backend import Raw
+from ...codec import Raw, dumps
 from ...handlers.params import MsgspecType, PydanticType, type_of
 from ...handlers.schemas import result_schema
 from ..protocol.faults import SchemaFault
