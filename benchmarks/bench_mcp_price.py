@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import platform
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,9 +30,8 @@ import pytest
 
 import jsonrpc_fast
 from jsonrpc_fast import codec
+from tests.support.waiting import HOST, accepts, blocking_eventually, free_port
 
-from . import bench_mcp, bench_mcp_http
-from .bench_http import await_port, free_port, processor_seconds
 from .tables import markdown
 
 HERE: Final = Path(__file__).parent
@@ -63,7 +64,9 @@ CONTESTANTS: Final = {
     "fastmcp": Contestant("fastmcp", "fastmcp", "fastmcp", colour="#2a9d5c"),
     "uvicorn alone": Contestant("ceiling", "sdk2", "uvicorn", ("HTTP",), "#9aa3ad"),
 }
-WORK: Final = bench_mcp_http.Work("price", "greet", False, ())
+CLIENT: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "price", "version": "1"}}
+GREET: Final = {"name": "greet", "arguments": {"text": "hello", "count": 3}}
+HEADERS: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 Figures = dict[str, Any]
 """`microseconds` by contestant, channel and calls in flight; `versions` by contestant; the `machine`."""
@@ -92,36 +95,82 @@ def running(command: list[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes
             process.kill()
 
 
+def message(method: str, params: dict[str, Any] | None = None, id: int | None = 0) -> bytes:
+    members = {"jsonrpc": "2.0", "method": method, "id": id, "params": params}
+    return json.dumps({name: value for name, value in members.items() if value is not None}).encode() + b"\n"
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that all threads of a process have used."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
 @contextlib.contextmanager
 def over_stdio(python: str, function: str) -> Iterator[Any]:
     """Run a server on pipes. Yield a function of (in_flight, calls) that returns the microseconds of a call."""
     command = [python, str(HERE / "mcp_price_servers.py"), function]
-    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
-        server = bench_mcp.Server(process)
-        server.exchange(bench_mcp.INITIALIZE)
-        assert process.stdin is not None
-        process.stdin.write(bench_mcp.INITIALIZED)
-        if b"hello 3" not in server.exchange(bench_mcp.CALL % 0):
-            raise RuntimeError(f"{function} sends a wrong response")
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def exchange(*messages: bytes) -> list[bytes]:
+            stdin.write(b"".join(messages))
+            stdin.flush()
+            return [stdout.readline() for each in messages if b'"id"' in each]
+
+        exchange(message("initialize", CLIENT), message("notifications/initialized", id=None))
 
         def run(in_flight: int, calls: int) -> float:
             before = processor_seconds(process.pid)
-            server.time_calls(calls, in_flight)
+            for number in range(0, calls, in_flight):
+                for line in exchange(*[message("tools/call", GREET, number + each) for each in range(in_flight)]):
+                    assert b"hello 3" in line, line
             return (processor_seconds(process.pid) - before) / calls * 1e6
 
         yield run
+
+
+class Client(http.client.HTTPConnection):
+    """A connection with the session of MCP that it began."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(HOST, port, 60)
+        self.session: dict[str, str] = {}
+        self.post(message("initialize", CLIENT))
+        self.post(message("notifications/initialized", id=None))
+
+    def post(self, body: bytes) -> bytes:
+        self.request("POST", "/mcp", body, HEADERS | self.session)
+        response = self.getresponse()
+        if session := response.getheader("mcp-session-id"):
+            self.session = {"Mcp-Session-Id": session}
+        return response.read()
+
+    def call(self, times: int) -> None:
+        for number in range(times):
+            answer = self.post(message("tools/call", GREET, number + 1))
+            assert b"hello 3" in answer, answer
 
 
 @contextlib.contextmanager
 def over_http(python: str, function: str) -> Iterator[Any]:
     """Run a server on a port. Yield a function like that of `over_stdio`."""
     port = free_port()
-    with running([python, str(HERE / "mcp_price_servers.py"), function, str(port)]) as process:
-        server = bench_mcp_http.Server(function, process.pid, await_port(process, port))
-        try:
-            yield lambda in_flight, calls: server.run(WORK, in_flight, calls)[1] * 1e6
-        finally:
-            server.close()
+    command = [python, str(HERE / "mcp_price_servers.py"), function, str(port)]
+    with running(command) as process, ThreadPoolExecutor(max(IN_FLIGHT)) as pool:
+        blocking_eventually(lambda: accepts(port), 60)
+        clients = [Client(port) for _ in range(max(IN_FLIGHT))]
+
+        def run(in_flight: int, calls: int) -> float:
+            before = processor_seconds(process.pid)
+            list(pool.map(lambda client: client.call(calls // in_flight), clients[:in_flight]))
+            return (processor_seconds(process.pid) - before) / (calls // in_flight * in_flight) * 1e6
+
+        yield run
+        for client in clients:
+            client.close()
 
 
 def measure(rounds: int, calls: int) -> Figures:
@@ -220,7 +269,7 @@ def with_table(text: str, figures: Figures) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default: 15)")
-    parser.add_argument("--calls", type=int, default=400, help="calls in one round (default: 400)")
+    parser.add_argument("--calls", type=int, default=384, help="calls in one round (default: %(default)s)")
     parser.add_argument("--plot", action="store_true", help="draw the picture and write the table from price.json")
     options = parser.parse_args()
     if not options.plot:

@@ -11,14 +11,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import platform
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
+
+import orjson
 
 import jsonrpc_fast
 
-from .bench_transports import IN_FLIGHT, LINE, running
-from .echo_servers import BARE, SESSION, SESSION_ASYNC, SESSION_WAITING
+from .echo_servers import BARE, HOST, SESSION, SESSION_ASYNC, SESSION_WAITING
 from .tables import markdown
 
 LOOPS: Final = ("asyncio", "uvloop")
@@ -26,8 +33,72 @@ NAMES: Final = (BARE, SESSION, SESSION_ASYNC, SESSION_WAITING)
 BARS: Final = {SESSION: 1.5, SESSION_ASYNC: 6.0}
 """The maximum processor time, as a multiple of the bare protocol's on the same loop."""
 
+IN_FLIGHT: Final = 64
+LINE: Final = b'{"jsonrpc":"2.0","id":12345,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2.5}}}\n'
+RING: Final = 4096
+LINES: Final = memoryview(
+    b"".join([LINE.replace(b"12345", b"%d" % number) for number in range(10_000, 10_000 + RING + IN_FLIGHT)])
+)
+"""Requests with different ids. `IN_FLIGHT` are appended, so that a slice never wraps around."""
+
 Seconds = dict[tuple[str, str], float]
 """Processor time of a request by loop and server."""
+
+
+@dataclass
+class Server:
+    """The process of a server and a connection to it."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+    def time_requests(self, requests: int) -> float:
+        """Send requests, and return the seconds until the last response."""
+        connection = self.connection
+        buffer = bytearray(256 * 1024)
+        is_refused = False
+        started = time.perf_counter()
+        sent = received = 0
+        while received < requests:
+            more = min(IN_FLIGHT - (sent - received), requests - sent)
+            if more:
+                first = sent % RING
+                connection.sendall(LINES[first * len(LINE) : (first + more) * len(LINE)])
+                sent += more
+            size = connection.recv_into(buffer)
+            if not size:
+                raise ConnectionError(f"{self.name} closed the connection")
+            received += buffer.count(b"\n", 0, size)
+            is_refused |= buffer.find(b'"error"', 0, size) >= 0
+        seconds = time.perf_counter() - started
+        if is_refused:
+            raise RuntimeError(f"{self.name} refuses requests")
+        return seconds
+
+    def processor_seconds(self) -> float | None:
+        """Return the processor time that the process has used, or None where the system is not Linux."""
+        account = Path(f"/proc/{self.process.pid}/schedstat")
+        return int(account.read_text().split()[0]) / 1e9 if account.exists() else None
+
+
+@contextlib.contextmanager
+def running(name: str, loop: str = "asyncio") -> Iterator[Server]:
+    """Run a server, and check that it responds correctly."""
+    command = [sys.executable, "-m", "benchmarks.echo_servers", name, loop]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:
+        try:
+            assert process.stdout is not None
+            with socket.create_connection((HOST, int(process.stdout.readline())), timeout=30) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.sendall(LINE)
+                response = orjson.loads(connection.recv(65536))
+                request = orjson.loads(LINE)
+                if response != {"jsonrpc": "2.0", "id": request["id"], "result": request["params"]}:
+                    raise RuntimeError(f"{name} sends a wrong response")
+                yield Server(name, process, connection)
+        finally:
+            process.kill()
 
 
 def measure(starts: int, rounds: int, requests: int) -> Seconds:

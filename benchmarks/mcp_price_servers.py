@@ -53,7 +53,26 @@ def fastmcp() -> tuple[Any, Any]:
 
 def ceiling() -> tuple[Any, Any]:
     """An application that checks nothing. It shows the processor time of uvicorn itself."""
-    return None, import_module("mcp_http_servers").ceiling
+    import orjson
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        event = await receive()
+        if scope["type"] == "lifespan":
+            while event["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+                event = await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        message = orjson.loads(event["body"])
+        arguments = message.get("params", {}).get("arguments", {})
+        greeting = f"{arguments.get('text')} {arguments.get('count')}"
+        result = {"content": [{"type": "text", "text": greeting}], "structuredContent": {"result": greeting}}
+        text = orjson.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result})
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+        await send({"type": "http.response.start", "status": 200 if "id" in message else 202, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    return None, lambda: serve
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def test_rows_without_figures_are_left_out() -> None:
 
 @pytest.mark.slow
 def test_each_server_responds(tmp_path: Path) -> None:
-    figures = bench.measure(rounds=1, calls=10)
+    figures = bench.measure(rounds=1, calls=32)
     assert figures["microseconds"][bench.FAST].keys() == {"stdio", "HTTP"}
     bench.plot(figures, tmp_path / "price.svg")
     assert (tmp_path / "price.svg").stat().st_size > 1000

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pjrpc", reason="the group `bench` is not installed")
-
 from . import bench_serving as bench
-from .bench_transports import running
 from .echo_servers import BARE, SESSION, SESSION_ASYNC, SESSION_WAITING
 
 
@@ -29,5 +26,5 @@ def test_bars() -> None:
 def test_every_server_echoes_and_refuses_nothing(name: str, loop: str) -> None:
     if loop == "uvloop":
         pytest.importorskip("uvloop")
-    with running(name, loop) as server:
+    with bench.running(name, loop) as server:
         assert server.time_requests(5000) > 0

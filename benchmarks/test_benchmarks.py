@@ -255,22 +255,6 @@ def test_the_table() -> None:
     ]
 
 
-@pytest.mark.slow
-def test_other_languages(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    others = importlib.import_module("benchmarks.other_languages.__main__")
-    texts = {name: MADE[name].text.decode() for name in others.PAYLOADS}
-    node = others.shutil.which("node")
-    if node is not None:
-        found = others.in_node(node, texts)
-        assert list(found) == list(texts)
-        assert min(found.values()) > 10
-        with pytest.raises(others.subprocess.CalledProcessError):
-            others.in_node(node, {"bad": '{"jsonrpc":"2.0","id":true,"method":"m"}'})
-    monkeypatch.setattr(others.shutil, "which", lambda program: None)
-    others.main()
-    assert capsys.readouterr().out == "Node is not installed: nothing is compared\n"
-
-
 def run_benchmarks(*options: str) -> str:
     command = [sys.executable, "-m", "pytest", "--benchmark-only", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=250)

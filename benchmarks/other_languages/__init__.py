@@ -1,1 +1,0 @@
-"""The same work in other languages."""
