@@ -54,10 +54,10 @@ class _End:
         self.losses: list[Exception | None] = []
         self._name = name
         self._faults = faults
-        self._method = ""  # that is being called
+        self._method = ""  # that is being invoked
 
-    def call(self, method: Callable[..., None], *arguments: object) -> None:
-        """Call a method of the channel, which must not report an event during the call."""
+    def invoke(self, method: Callable[..., None], *arguments: object) -> None:
+        """Run a method of the channel, which must not report an event meanwhile."""
         self._method = method.__name__
         try:
             method(*arguments)
@@ -66,12 +66,12 @@ class _End:
 
     def write(self, data: bytes) -> bytes:
         """Write a message, and return its text."""
-        self.call(self.channel.write, data)
+        self.invoke(self.channel.write, data)
         return data
 
     def read(self, on: bool = True) -> None:
         """Start or stop reading."""
-        self.call(self.channel.set_reading, on)
+        self.invoke(self.channel.set_reading, on)
 
     def _check(self, event: str) -> None:
         if self._method:
@@ -128,11 +128,11 @@ async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
     assert one.channel.unwritten == 0, "`unwritten` is not 0 when nothing was written"
     yield one, other, until
     for end in ends:
-        end.call(end.channel.abort)
+        end.invoke(end.channel.abort)
     await until(lambda: all(end.losses for end in ends), "`abort` is not followed by `lost`")
     # Again: an `abort` after `lost` must do nothing.
     for end in ends:
-        end.call(end.channel.abort)
+        end.invoke(end.channel.abort)
     await asyncio.sleep(QUIET_SECONDS)
     assert not faults, faults[0]
 
@@ -164,7 +164,7 @@ async def _check_order(one: _End, other: _End, until: Until) -> None:
     back = [other.write(_TEXT % (number, "é".encode() * size)) for number, size in enumerate(sizes)]
     if one.channel.carries_texts:
         more = [_TEXT % (number, b"") for number in range(10)]
-        one.call(one.channel.write_texts, more)
+        one.invoke(one.channel.write_texts, more)
         there += more
     await until(lambda: len(other.data) >= _size(there) and len(one.data) >= _size(back), "data is lost")
     assert other.has_prefix_of(there), "what arrives is not what was written"
@@ -228,7 +228,7 @@ async def _check_abort(one: _End, other: _End, until: Until, finishes: bool = Fa
     one.write(_TEXT % (1, b"x" * 1000))
     if finishes:
         one.channel.finish()
-    one.call(one.channel.abort)
+    one.invoke(one.channel.abort)
     await until(lambda: one.losses, "`abort` is not followed by `lost`")
     assert one.losses == [None], "`lost` has an error although this side has aborted"
     await until(lambda: other.is_over, "the other end does not notice `abort`")

@@ -99,10 +99,10 @@ class Renderer:
             response = None
             try:
                 if process.loaded is not sources:
-                    process.call({"do": "load", "sources": dict(sources)}, _LOAD_SECONDS, _RESPONSE_BYTES)
+                    process.exchange({"do": "load", "sources": dict(sources)}, _LOAD_SECONDS, _RESPONSE_BYTES)
                     process.loaded = sources
                 size = _RESPONSE_BYTES + _CHARACTER_BYTES * MAX_TEXT_CHARACTERS
-                response = process.call({**request, "seconds": RENDER_SECONDS}, RENDER_SECONDS, size)
+                response = process.exchange({**request, "seconds": RENDER_SECONDS}, RENDER_SECONDS, size)
             finally:
                 # A process that did not respond in time, or not in JSON, may be in any state.
                 self._release(process, is_usable=response is not None)
@@ -155,11 +155,7 @@ class _Process:
             start_new_session=True,  # Ctrl-C at the terminal reaches only the server
         )
         with on_failure(self.kill):
-            self._exchange(b"", _START_SECONDS, _RESPONSE_BYTES)
-
-    def call(self, request: dict[str, Any], seconds: float, max_bytes: int) -> dict[str, Any]:
-        """Return the response to a request. Raises RenderTimeout, and RuntimeError if the process has ended."""
-        return self._exchange(json.dumps(request).encode() + b"\n", seconds, max_bytes)
+            self.exchange(None, _START_SECONDS, _RESPONSE_BYTES)
 
     def is_alive(self) -> bool:
         """Return whether the process still runs: someone may have killed it while it was idle."""
@@ -174,7 +170,13 @@ class _Process:
                 with contextlib.suppress(OSError):  # unwritten data
                     pipe.close()
 
-    def _exchange(self, request: bytes, seconds: float, max_bytes: int) -> dict[str, Any]:
+    def exchange(self, request: dict[str, Any] | None, seconds: float, max_bytes: int) -> dict[str, Any]:
+        """Send a request, None at the start, and return the response.
+
+        Raises:
+            RenderTimeout: It takes longer.
+            RuntimeError: The process has ended.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         timer = threading.Timer(seconds, self._process.kill)
@@ -182,8 +184,9 @@ class _Process:
         end = time.monotonic() + seconds
         timer.start()
         with contextlib.suppress(OSError):  # the process has ended; the read below reports this
-            self._process.stdin.write(request)
-            self._process.stdin.flush()
+            if request is not None:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
         line = self._process.stdout.readline(max_bytes)
         timer.cancel()
         # Checked even after a complete line: the timer may be killing the process, and the next call would fail.
