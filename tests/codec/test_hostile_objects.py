@@ -624,7 +624,7 @@ def test_objects_that_change_containers_at_every_hook() -> None:
 
 @rows("framing, frame", [("newline", b"x\n"), ("concatenated", b"{}"), ("newline", b"[1,1,1,1]\n")])
 def test_the_memory_of_tiny_frames(impl: ModuleType, framing: str, frame: bytes) -> None:
-    data = frame * (3000 // len(frame))
+    data = frame * (1500 // len(frame))
     decoder = impl.Decoder(framing)
     decoder.feed(data[: len(frame)])
     with measured() as memory:
