@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._backend import serve_plain
-from ..codec._json import Default, check_option
+from ..codec._json import Default
 from ..codec._serving import Called
 from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
@@ -48,13 +48,11 @@ class EncodeOptions(TypedDict, total=False):
         delimited: End the response with a newline. True by default.
         default: As in `encode`, for results and error data; by default `to_jsonable`, which writes models of msgspec
             and pydantic.
-        option: As in `encode`; 0 by default.
     """
 
     raw: bool
     delimited: bool
     default: Default
-    option: int
 
 
 class DispatchOptions(EncodeOptions, total=False):
@@ -93,7 +91,6 @@ class Dispatch:
 
     Raises:
         TypeError: An option has the wrong type.
-        ValueError: `option` adds line breaks.
     """
 
     __slots__ = (
@@ -103,7 +100,6 @@ class Dispatch:
         "_find",
         "_is_plain",
         "_is_raw",
-        "_option",
         "_profile",
         "_reading",
         "_reads_decimals",
@@ -119,9 +115,7 @@ class Dispatch:
         raw: bool = False,
         delimited: bool = True,
         default: Default = None,
-        option: int = 0,
     ) -> None:
-        check_option(option)
         check_callable("default", default)
         check_type("profile", profile, Profile)
         self._find = find
@@ -131,10 +125,9 @@ class Dispatch:
         self._is_raw = raw
         self._delimited = delimited
         self._default = default
-        self._option = option
         self._report: ReportFailure = internal_error
         # Whether plain requests (`codec/_serving.py`) take the fast path.
-        self._is_plain = is_plain(profile) and default is None and not option
+        self._is_plain = is_plain(profile) and default is None
         self._encoders = Encoders(profile)
 
     def continuing(self, members: object) -> Dispatch:
@@ -348,9 +341,7 @@ class Dispatch:
         if isinstance(item, Notification):
             return b""
         try:
-            return self._encoders.encode_result(
-                item.id, result, delimited=is_line, default=self._default, option=self._option
-            )
+            return self._encoders.encode_result(item.id, result, delimited=is_line, default=self._default)
         except HANDLER_FAILURES as error:
             return self._encode_again(item, result, error, is_line)
 
@@ -359,9 +350,7 @@ class Dispatch:
         if isinstance(item, ParseError):
             if not item.reply_expected:
                 return b""
-            return self._encoders.encode(
-                item.to_response(), delimited=is_line, default=self._default, option=self._option
-            )
+            return self._encoders.encode(item.to_response(), delimited=is_line, default=self._default)
         if isinstance(item, Response):
             return b""
         raise TypeError(f"data must be a JSON text or a value that decode returned, not {type(item).__name__}")
@@ -381,9 +370,10 @@ class Dispatch:
             error: An EncodeError, or an exception that a method of the payload raised.
         """
         if isinstance(error, EncodeError):
-            options: dict[str, Any] = {"delimited": is_line, "option": self._option}
             try:
-                return encode_models(error, self._default, self._encoders.encode_result, item.id, result, **options)
+                return encode_models(
+                    error, self._default, self._encoders.encode_result, item.id, result, delimited=is_line
+                )
             except HANDLER_FAILURES as failure:  # that of a model, which says more
                 error = failure
         encode = partial(self._encode_error, item, is_line)
@@ -424,12 +414,11 @@ class Dispatch:
         return self._fail(item, RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE), is_line)
 
     def _encode_error(self, item: Request[Any], is_line: bool, code: int, message: str, data: Any) -> bytes:
-        options: dict[str, Any] = {"delimited": is_line, "option": self._option}
         try:
-            return self._encoders.encode_error(item.id, code, message, data, default=self._default, **options)
+            return self._encoders.encode_error(item.id, code, message, data, default=self._default, delimited=is_line)
         except EncodeError as error:
             return encode_models(
-                error, self._default, self._encoders.encode_error, item.id, code, message, data, **options
+                error, self._default, self._encoders.encode_error, item.id, code, message, data, delimited=is_line
             )
 
 

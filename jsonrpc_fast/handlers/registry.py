@@ -180,7 +180,6 @@ class Handlers:
 
         Raises:
             TypeError: An option does not exist or has the wrong type, or a hook is not callable or is async.
-            ValueError: `option` adds line breaks.
         """
         dispatch: Dispatch
         if hooks is None:
@@ -232,7 +231,6 @@ class Handlers:
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
-            ValueError: `option` adds line breaks.
         """
         if options or profile is not JSONRPC:
             return self._dispatch_for(profile, options).serve(data, options.get("context"), options.get("peer"))
@@ -266,7 +264,6 @@ class Handlers:
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
-            ValueError: `option` adds line breaks, `timeout` is negative or NaN, or `max_handlers` is less than 1.
             RuntimeError: There is a `timeout`, but the event loop is not asyncio's.
         """
         if max_handlers < 1:

@@ -74,7 +74,6 @@ class EndpointOptions(TypedDict, total=False):
             handlers need `discover`. The page asks for the methods with the visitor's own authorization.
         raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: Called with a value in a result or in error data that cannot be written as JSON; see `encode`.
-        option: Orjson's options; see `encode`.
         hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
             from the message, or else from the headers of the request.
     """
@@ -89,7 +88,6 @@ class EndpointOptions(TypedDict, total=False):
     page: bool
     raw: bool
     default: Default
-    option: int
     hooks: Hooks | None
 
 
@@ -112,7 +110,6 @@ class BaseEndpoint:
         page: bool = False,
         raw: bool = False,
         default: Default = None,
-        option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
         check_type("health", health, str, may_be_none=True)
@@ -123,7 +120,7 @@ class BaseEndpoint:
         check_type("page", page, bool)
         if page and found.find("rpc.discover") is None:
             raise ValueError('page needs handlers that are described: Handlers(discover={"title": …, "version": …})')
-        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
+        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default)
         self._is_observed = hooks is not None
         self._max_body_bytes = profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
         self._access = Access(allowed_hosts, allowed_origins)

@@ -68,14 +68,13 @@ class _BaseClient(ExchangeClient, Generic[C]):
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Default = None,
-        option: int = 0,
         hooks: Hooks | None = None,
         extra: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         check_seconds("timeout", timeout, may_be_zero=False)
         check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
-        super().__init__(timeout, profile, raw, default, option, hooks, extra)
+        super().__init__(timeout, profile, raw, default, hooks, extra)
         check_client(client, self._kind)
         refuse_httpx(*options.values())
         if client is not None and options:
@@ -131,7 +130,6 @@ class HttpClient(_BaseClient[httpx2.Client], BlockingBatchCaller):
         profile: The rules for responses, and the form of requests (`Profile.writes`).
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
-        option: As in `encode`.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
             headers of the request, except with a batch.
         extra: Further members of each message, by name, for a server that wants such as "auth" beside the params. It is

@@ -18,7 +18,7 @@ from typing import Any, Final
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
-from ..codec._json import Default, check_option
+from ..codec._json import Default
 from ..codec.encoders import Encoders
 from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
 from ..handlers.caller import BatchItem
@@ -68,11 +68,9 @@ class ExchangeClient:
         profile: Profile,
         raw: bool,
         default: Default,
-        option: int,
         hooks: Hooks | None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        check_option(option)
         check_callable("default", default)
         check_type("profile", profile, Profile)
         check_type("extra", extra, Mapping, may_be_none=True)
@@ -82,7 +80,7 @@ class ExchangeClient:
         self._profile = profile
         self._reads = _without_ids(profile)
         self._raw = raw
-        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
+        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default)
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
 

@@ -196,12 +196,9 @@ def test_raw_params(dispatch: Dispatch) -> None:
 
 
 def test_options_of_the_encoder(dispatch: Dispatch) -> None:
-    methods = Handlers({"complex": lambda: 1j, "keys": lambda: {1: 2}, "refuse": lambda: refuse(1j)})
+    methods = Handlers({"complex": lambda: 1j, "refuse": lambda: refuse(1j)})
     assert dispatch(methods, call("complex"), default=repr) == RESULT % b'"1j"' + b"\n"
     assert b'"data":"1j"' in dispatch(methods, call("refuse"), default=repr)
-    assert dispatch(methods, call("keys"), option=4) == RESULT % b'{"1":2}' + b"\n"
-    with pytest.raises(ValueError, match="framing"):
-        dispatch(methods, call("keys"), option=1)
     assert dispatch(methods, call("complex"), default=lambda _: sys.exit(SECRET)) == INTERNAL + b"\n"
 
 

@@ -48,7 +48,6 @@ class ServiceClient(ExchangeClient, Caller):
         profile: The rules for responses, and the form of requests (`Profile.writes`).
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
-        option: As in `encode`.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
             headers.
 
@@ -67,7 +66,6 @@ class ServiceClient(ExchangeClient, Caller):
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Callable[[Any], Any] | None = None,
-        option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
         check_type("connection", connection, Client)
@@ -75,7 +73,7 @@ class ServiceClient(ExchangeClient, Caller):
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
         self._headers = _checked(headers)
-        super().__init__(timeout, profile, raw, default, option, hooks)
+        super().__init__(timeout, profile, raw, default, hooks)
         self._connection = connection
         self._subject = subject
         self._jetstream = jetstream

@@ -82,7 +82,6 @@ class Service:
         profile: The rules for decoding.
         raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: As in `encode`, for results and error data.
-        option: As in `encode`.
         hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
             from the message, or else from its headers.
 
@@ -107,7 +106,6 @@ class Service:
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Callable[[Any], Any] | None = None,
-        option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
         check_type("connection", connection, Client)
@@ -132,7 +130,7 @@ class Service:
         self._report = FoundHooks(hooks).peer_fault
         if jetstream is not None:
             hooks = _Outcomes(hooks)
-        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
+        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default)
         self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = max_waiting
