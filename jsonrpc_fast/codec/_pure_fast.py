@@ -73,7 +73,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
-# A message up to this size has no space for a number that orjson alters.
+# A message with a version, up to this size, has no space for a number that orjson alters.
 _LONG_NUMBER_BYTES: Final = len('{"jsonrpc":"2.0","result":}') + 18
 # The members before the payload, in any order: none of them matches where its group has matched before.
 _head = _pattern(rb'S\{S(?:(?(1)(?!)|(V))|(?(2)(?!)|I)|(?(3)(?!)|M)){0,3}(?:"(params|result|error)"S:S|\})').match
@@ -162,8 +162,13 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
         return None
     if not _is_lossless(text, value):
         return None
+    usual = _usual_message(value, rules) if is_message else None
+    if usual is not None:
+        return usual
+    if len(text) <= _LONG_NUMBER_BYTES and may_be_altered(text):  # without a version there is space for such a number
+        return None
     if is_message:
-        return _usual_message(value, rules) or message_of(value, rules)
+        return message_of(value, rules)
     messages: list[Message] = []
     for item in value:
         message = _usual_message(item, rules) if type(item) is dict else None

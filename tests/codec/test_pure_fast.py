@@ -184,6 +184,24 @@ HOSTILE = [
 ]
 
 
+SHORT = (
+    *(b'{"id":1,"result":%b}', b'{"result":%b,"id":1}', b'{"id":%b,"method":"a"}', b'{"method":"a","x":%b}'),
+    *(b'{"method":"a","params":[%b]}', b'[{"method":"a","params":[%b]}]', b'[{"id":1,"result":%b}]', b'{"error":%b}'),
+)
+LONG_NUMBERS = (b"-9223372036854775809", b"18446744073709551616", b"9223372036854775807.5", b"0.1234567890123456789")
+
+
+@pytest.mark.parametrize("big_ints", ["exact", "reject"])
+def test_a_number_that_orjson_alters_in_a_message_without_a_version(big_ints: Any) -> None:
+    """Such a message is shorter than any with a version that holds such a number."""
+    for profile in PROFILES:
+        exact = profile.replace(big_ints=big_ints)
+        for text in [form % number for form in SHORT for number in LONG_NUMBERS]:
+            found, expected = _pure.decode(text, exact), inspect.unwrap(_pure.decode)(text, exact)
+            assert plain(_pure, found) == plain(_pure, expected), (text, exact)
+    assert _pure.decode(b'{"id":1,"result":18446744073709551616}', CLIENT).result == 18446744073709551616
+
+
 @pytest.mark.slow
 @rows("item", HOSTILE)
 def test_a_hostile_payload_takes_linear_time(item: bytes) -> None:
