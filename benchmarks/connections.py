@@ -29,6 +29,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from jsonrpc_fast.mcp.http import McpEndpoint
+
 from .tables import markdown
 
 HOST: Final = "127.0.0.1"
@@ -209,7 +211,7 @@ class McpSessions:
             "Add."
             return a + b
 
-        self._app = server.asgi_app(max_sessions=10_000)
+        self._app = McpEndpoint(server, max_sessions=10_000)
 
     async def _ask(self, method: str, body: bytes, *headers: tuple[bytes, bytes]) -> list[Any]:
         scope = {

@@ -19,11 +19,12 @@ async def greet(text: str, count: int) -> str:
 
 
 def jsonrpc_fast() -> tuple[Any, Any]:
+    from jsonrpc_fast.mcp.http import McpEndpoint
     from jsonrpc_fast.mcp.server import Server
 
     server = Server("price", "1.0")
     server.tool(greet)
-    return server.serve_stdio, server.asgi_app
+    return server.serve_stdio, lambda: McpEndpoint(server)
 
 
 def sdk() -> tuple[Any, Any]:

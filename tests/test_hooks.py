@@ -14,6 +14,7 @@ from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError
 from jsonrpc_fast.hooks import Outcome, outcome_of
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
+from jsonrpc_fast.mcp.http import McpEndpoint
 
 from .support import needs
 from .support.recorder import Recorder
@@ -176,7 +177,7 @@ async def mcp_clients(served: Recorder, called: Recorder) -> AsyncIterator[list[
     def add(a: int, b: int) -> int:
         return a + b
 
-    app = server.asgi_app(session_options={"hooks": served})
+    app = McpEndpoint(server, session_options={"hooks": served})
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(app, lifespan="on"))
         yield [

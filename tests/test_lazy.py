@@ -14,7 +14,7 @@ import pytest
 
 from .support.tables import rows
 
-LAZY = ["jsonrpc_fast.session", "jsonrpc_fast.transports"]
+LAZY = [f"jsonrpc_fast.{name}" for name in ("session", "transports", "handlers", "handlers.params", "mcp", "mcp.http")]
 
 UNUSED = """
 import sys

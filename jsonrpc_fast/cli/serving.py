@@ -75,8 +75,10 @@ def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -
 def _serve(gateway: Any, options: argparse.Namespace, place: tuple[str, int] | None) -> int:
     if place is None:
         return _on_stdio(options, gateway.serve_stdio)
-    status: int = gateway.serve_http(*place, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
-    return status
+    from ..mcp.http import McpEndpoint, run_http
+
+    endpoint = McpEndpoint(gateway, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
+    return run_http(endpoint, *place)
 
 
 def _serve_relay(options: argparse.Namespace, place: tuple[str, int] | None) -> int:

@@ -7,8 +7,7 @@
     templates  a folder of text templates as prompts and resources
     http       Streamable HTTP
     gateway    `Gateway`: one server made of many
-    session    what the sessions of server and client share
-    applications   the interface between `server` and `http`, which this package joins
+    connecting `connect` and `blocking`: a client of one server, or of many
 
 Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect`, `mcp.blocking`
 and `mcp.Gateway` load theirs on first use.
@@ -27,41 +26,12 @@ for _name in ("msgspec", "jsonschema_rs"):
             _cure = "but msgspec cannot be built for PyPy: use CPython"
         raise ModuleNotFoundError(f"MCP needs the extra `mcp`: {_cure}", name=_name)
 
-from .applications import HttpServing, provide  # noqa: E402  # not before the extra is known to be there
+from ..support import loader  # noqa: E402  # not before the extra is known to be there
 
 if TYPE_CHECKING:
-    from .client.blocking_client import blocking as blocking
-    from .client.connecting import connect as connect
-    from .gateway import Gateway as Gateway
-else:
-
-    def __getattr__(name: str) -> object:
-        if name == "connect":
-            from .client.connecting import connect
-
-            return connect
-        if name == "blocking":
-            from .client.blocking_client import blocking
-
-            return blocking
-        if name == "Gateway":
-            return _load_gateway()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-__all__ = ["Gateway", "blocking", "connect"]
-
-
-def _load_http() -> HttpServing:
-    from .http import serving
-
-    return serving
-
-
-def _load_gateway() -> type[Gateway]:
+    from .connecting import BlockingClient, blocking, connect
     from .gateway import Gateway
+else:
+    __getattr__ = loader(__name__, {"connecting": ("BlockingClient", "blocking", "connect"), "gateway": ("Gateway",)})
 
-    return Gateway
-
-
-provide(_load_http, _load_gateway)
+__all__ = ["BlockingClient", "Gateway", "blocking", "connect"]

@@ -20,7 +20,7 @@ from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Limits, decode
 from jsonrpc_fast.framing.sse import EventDecoder
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http import McpEndpoint
 
 from ..support.asgi import LEFT, Answer, Client
 from ..support.mcp_sample import sample
@@ -212,8 +212,13 @@ def mcp_http(data: bytes) -> Hashable:
 
 
 async def _mcp_http(data: bytes) -> Hashable:
-    endpoint = _server().asgi_app(
-        max_sessions=3, keep_alive_seconds=3600.0, body_seconds=None, write_seconds=None, max_session_requests=8
+    endpoint = McpEndpoint(
+        _server(),
+        max_sessions=3,
+        keep_alive_seconds=3600.0,
+        body_seconds=None,
+        write_seconds=None,
+        max_session_requests=8,
     )
     try:
         return await _send_all(endpoint, data)

@@ -17,6 +17,7 @@ from jsonrpc_fast.http import Endpoint
 from jsonrpc_fast.http import upstreams as module
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
 from jsonrpc_fast.http.upstreams import MAX_REST_SECONDS, Upstreams
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
 
 from ..support.tables import rows
@@ -423,7 +424,7 @@ async def test_mcp_without_sessions() -> None:
     def add(a: int, b: int) -> int:
         return a + b
 
-    async with serving(server.asgi_app(), lifespan="on") as url:
+    async with serving(McpEndpoint(server), lifespan="on") as url:
         upstreams: Any = Upstreams(f"http://127.0.0.1:{free_port()}/mcp", f"{url}/mcp")
         async with (
             LIBRARIES[0].AsyncClient(transport=upstreams) as http_client,

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import orjson
 
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 
 from ..support.http_process import HOST, descriptors
@@ -50,7 +51,8 @@ def make_app() -> Any:
             await asyncio.sleep(0)
         return "sent"
 
-    return server.asgi_app(
+    return McpEndpoint(
+        server,
         allowed_hosts=["example.org"],
         body_seconds=2.0,
         write_seconds=2.0,

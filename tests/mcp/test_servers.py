@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast import ErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.mcp.client import connect
+from jsonrpc_fast.mcp import connect
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.stdio.client import StdioClient

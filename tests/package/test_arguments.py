@@ -16,6 +16,7 @@ from jsonrpc_fast import Limits, mcp
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.session import ReconnectingSession, Session, SessionGroup, SessionOptions
 from jsonrpc_fast.transports import (
     MemoryTransport,
@@ -193,8 +194,8 @@ def test_what_people_mix_up() -> None:
             (lambda: endpoint(serve, subprotocols="jsonrpc"), "subprotocols must be a list or a tuple, not str"),
             (lambda: endpoint(serve, origins="https://a"), "origins must be a list or a tuple, not str"),
             (lambda: endpoint(serve, origins=[3]), "an item of origins must be a str or a Pattern, not int"),
-            (lambda: server("n", "1").asgi_app(path=None), "path must be a str, not NoneType"),
-            (lambda: server("n", "1").asgi_app(session_prefix=3), "session_prefix must be a str, not int"),
+            (lambda: McpEndpoint(server("n", "1"), path=None), "path must be a str, not NoneType"),
+            (lambda: McpEndpoint(server("n", "1"), session_prefix=3), "session_prefix must be a str, not int"),
             (lambda: server("n", "1").tool("t", input_schema=3)(lambda: 1), "input_schema must be a dict, not int"),
             (lambda: tasks(max_tasks="1"), "max_tasks must be an int, not str"),
             (lambda: tasks(ttl_ms=None), "ttl_ms must be an int, not NoneType"),

@@ -11,6 +11,7 @@ import pytest
 
 from jsonrpc_fast import encode_request
 from jsonrpc_fast.http import Endpoint
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import Outcome, Session
 from jsonrpc_fast.transports import memory_pair
@@ -57,7 +58,7 @@ async def an_mcp_session() -> None:
 
 
 async def an_mcp_endpoint() -> None:
-    app = Gate().server.asgi_app()
+    app = McpEndpoint(Gate().server)
     session = await begin_session(app)
     leave(Exchange(app, call(1, "wait"), session).events())
     request = modern(call(2, "wait"))

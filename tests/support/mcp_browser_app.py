@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>test</title><script type="module">
@@ -81,4 +82,4 @@ async def show(request: object) -> HTMLResponse:
     return HTMLResponse(PAGE)
 
 
-app = Starlette(routes=[Route("/", show), Mount("/", server.asgi_app())])
+app = Starlette(routes=[Route("/", show), Mount("/", McpEndpoint(server))])

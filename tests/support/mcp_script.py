@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.client import Client, connect
+from jsonrpc_fast.mcp import connect
+from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
 from jsonrpc_fast.types import UNSET

@@ -1,10 +1,8 @@
-"""An MCP client, for scripts and tests.
+"""An MCP client, for scripts and tests. `mcp.connect` and `mcp.blocking` make one.
 
-    connecting  `connect`: starts a program, or uses a transport
     entries     where a server is: a program or a URL
     program     a server that is a program, and its last output
     client      `Client` and its methods
-    blocking_client  the same methods for programs without an event loop
     tasks       tasks on the server
     session     serves the server's requests and notifications
     handshake   which request to send next, without IO
@@ -20,9 +18,7 @@ Needs the extra `mcp`.
 from __future__ import annotations
 
 from ..protocol.uri_expansion import expand_uri_template
-from .blocking_client import BlockingClient, blocking
 from .client import Client
-from .connecting import connect
 from .tasks import ClientTask
 
-__all__ = ["BlockingClient", "Client", "ClientTask", "blocking", "connect", "expand_uri_template"]
+__all__ = ["Client", "ClientTask", "expand_uri_template"]

@@ -28,8 +28,8 @@ from ..http.headers import OWN_STATUSES
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
 from ..protocol.meta import MAX_INPUTS, method_not_found
 from ..protocol.records import EmptyObject
+from ..protocol.sessions import McpSession
 from ..protocol.versions import Revision
-from ..session import McpSession
 from .handshake import ClientHandshake, SendRequest, Step
 from .limits import seconds_left
 from .results import invalid_result

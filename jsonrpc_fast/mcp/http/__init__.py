@@ -30,12 +30,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...support import loader
-from ..applications import EventStore
-from .event_store import MemoryEventStore, parse_event_id
+from .event_store import EventStore, MemoryEventStore, parse_event_id
 
 if TYPE_CHECKING:
+    from .endpoint import McpEndpoint
+    from .options import HttpOptions
     from .serving import run_http
 else:
-    __getattr__ = loader(__name__, {"serving": ("run_http",)})
+    __getattr__ = loader(
+        __name__, {"endpoint": ("McpEndpoint",), "options": ("HttpOptions",), "serving": ("run_http",)}
+    )
 
-__all__ = ["EventStore", "MemoryEventStore", "parse_event_id", "run_http"]
+__all__ = ["EventStore", "HttpOptions", "McpEndpoint", "MemoryEventStore", "parse_event_id", "run_http"]

@@ -3,7 +3,8 @@
     async def check(token: str) -> dict[str, Any] | None:
         ...  # or a `JwtVerifier`, or an `IntrospectionVerifier`: see `verifiers`
 
-    app = server.asgi_app(
+    app = McpEndpoint(
+        server,
         authorization=Authorization(
             check, resource="https://example.org/mcp", authorization_servers=["https://login.example.org"]
         )

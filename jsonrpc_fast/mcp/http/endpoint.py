@@ -1,6 +1,6 @@
 """An ASGI application that serves an MCP server over Streamable HTTP.
 
-    app = server.asgi_app()  # uvicorn module:app
+    app = McpEndpoint(server)  # uvicorn module:app
 
 Rules:
   - A POST carries one message, or a batch if the revision of its session has batches. `sessions` serves those of a
@@ -34,7 +34,6 @@ from ...http.requests import (
 from ...session import SessionOptions, check_options
 from ...support import check_seconds, logger_of
 from ...types import Unset
-from ..applications import HttpOptions, HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
@@ -43,6 +42,7 @@ from .authorization import Authorization
 from .event_log import EventLog
 from .event_store import MemoryEventStore
 from .headers import NAME_MEMBERS, SESSION_ID, VERSION, accepts, is_modern, is_single
+from .options import HttpOptions, HttpSettings
 from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
 from .stateless import StatelessRequests
@@ -57,8 +57,11 @@ _NO_SCOPES: Final[frozenset[str]] = frozenset()
 class McpEndpoint:
     """An ASGI application that serves an MCP server over Streamable HTTP. It needs asyncio.
 
+        app = McpEndpoint(server)  # uvicorn module:app
+        FastAPI().mount("/mcp", McpEndpoint(server))
+
     Args:
-        server: The server.
+        server: A `Server` or a `Gateway`.
         session_options: Options of `Session`, for each session and each request without one.
         options: See `HttpOptions`.
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 from ...errors import ConnectionLost, EventsLost
 from ...http import Refusal
 from ...support import is_failure
-from ..applications import EventStore
-from .event_store import MemoryEventStore
+from .event_store import EventStore, MemoryEventStore
 from .transport import MessageStream
 
 _MAX_LOST: Final = 10_000

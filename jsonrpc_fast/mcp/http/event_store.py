@@ -15,13 +15,54 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from ...errors import EventsLost
 from ...support import Waiters, check_count, check_seconds
 
 _BYTES_PER_EVENT: Final = 100
 """About how much memory an event needs in addition to its data."""
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams."""
+
+    async def append(self, stream: str, data: bytes | None) -> str | None:
+        """Store an event.
+
+        Args:
+            stream: The name of the stream. The first event of a name begins the stream.
+            data: The data; None for an event that has only an id, from which a client can resume.
+
+        Returns:
+            The event's id; None if the store has no room for the stream, which is then sent without ids.
+        """
+        ...
+
+    async def end(self, stream: str) -> None:
+        """End a stream: it gets no more events, and its followers reach its end."""
+        ...
+
+    async def stream_of(self, event_id: str) -> str | None:
+        """Return the name of the stream that can be resumed after an event, None if unknown.
+
+        Raises:
+            ConnectionLost: The store does not respond.
+        """
+        ...
+
+    def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
+        """Iterate over the ids and data of the events after a given one, then of new ones, until the stream ends.
+
+        Raises:
+            EventsLost: Events after that one were dropped, or the stream has been forgotten.
+            ConnectionLost: The store does not respond.
+        """
+        ...
+
+    async def forget(self, session: str) -> None:
+        """Drop all streams of a session."""
+        ...
 
 
 def session_of(stream: str) -> str:

@@ -73,9 +73,16 @@ def _say_where(server: Any, path: str) -> None:
 
 
 def run_http(
-    app: Any, host: str, port: int, *, grace_seconds: float = 5.0, uvicorn_options: Mapping[str, Any] | None = None
+    app: Any,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    grace_seconds: float = 5.0,
+    uvicorn_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Serve an endpoint until a signal arrives. Use it as a `main`.
+    """Serve an endpoint with uvicorn until a signal arrives. Use it as a `main`.
+
+        run_http(McpEndpoint(server))
 
     Args:
         app: The endpoint; or another ASGI application with the same `close`.

@@ -31,13 +31,13 @@ from ...codec import ParseError, Request, encode, encode_error
 from ...codes import ErrorCode
 from ...http import Refusal
 from ...session import SessionOptions
-from ..applications import HttpSettings
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since
 from ..server.serving import ConnectionFactory
 from ..server.session import ClientConnection
 from .event_log import EventLog, no_events
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
+from .options import HttpSettings
 from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
 from .transport import HttpTransport
 

@@ -22,12 +22,12 @@ from ...http import Refusal
 from ...http.requests import Admitted
 from ...session import SessionOptions
 from ...types import MessageId
-from ..applications import HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import ConnectionFactory
 from ..server.session import ClientConnection
 from .headers import Path, check_modern, check_parameters, parameter_headers
+from .options import HttpSettings
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
 from .transport import HttpTransport
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Unpack
 
@@ -21,7 +21,6 @@ from ...profile import Profile
 from ...session import SessionOptions, check_options
 from ...support import on_failure
 from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
-from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS
 from .lifespan import Lifespan
 from .session import ClientConnection, FrontSession
@@ -202,21 +201,6 @@ class Served(ConnectionFactory):
             serve, on_signal=self.on_signal, **{**defaults, "end_seconds": end_seconds, **transport_options}
         )
 
-    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
-        """Return an ASGI application that serves this server over Streamable HTTP.
-
-            app = server.asgi_app()  # uvicorn module:app
-            FastAPI().mount("/mcp", server.asgi_app())
-
-        Args:
-            session_options: Options of `Session`, as in `run`.
-            options: See `HttpOptions`.
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-        """
-        return http_serving().McpEndpoint(self, session_options, **options)
-
     def in_process(self) -> Transport:
         """Return a transport to this server for a client in the same process, as in tests. Use it once.
 
@@ -224,37 +208,6 @@ class Served(ConnectionFactory):
             result = await client.call_tool("add", {"a": 1, "b": 2})
         """
         return InProcess(self.run, self.tool_scopes, self.lifespan, self.profile, raw=self.keeps_raw)
-
-    def serve_http(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        *,
-        grace_seconds: float = 5.0,
-        session_options: SessionOptions | None = None,
-        uvicorn_options: Mapping[str, Any] | None = None,
-        **options: Unpack[HttpOptions],
-    ) -> int:
-        """Serve clients over Streamable HTTP with uvicorn until a signal arrives. Use it as a `main`.
-
-        Args:
-            host: The address to listen on.
-            port: The port; 0: any free one.
-            grace_seconds: How long functions that run may take after a signal.
-            session_options: Options of `Session`, as in `run`.
-            uvicorn_options: Further options of `uvicorn.Config`, such as `ssl_certfile` and `ssl_keyfile`.
-            options: See `HttpOptions`.
-
-        Returns:
-            The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM ends the process as it does by
-            default, after everything else has ended.
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-            ImportError: uvicorn is not installed.
-        """
-        app = self.asgi_app(session_options=session_options, **options)
-        return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def on_signal(self) -> None:
         """Begin to shut down, at the first signal of `serve_stdio`: end all subscriptions with their responses."""

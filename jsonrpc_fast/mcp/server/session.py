@@ -18,8 +18,8 @@ from ...transports import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL
+from ..protocol.sessions import McpSession
 from ..protocol.versions import Revision
-from ..session import McpSession
 from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send
 from .subscriptions import ClientSubscriptions

@@ -21,7 +21,7 @@ import watchfiles
 
 from ..._version import __version__
 from ...support import logger_of
-from ..applications import HttpOptions
+from ..http import HttpOptions, McpEndpoint, run_http
 from ..protocol.definitions import Prompt, Resource
 from ..server.context import Context
 from ..server.providers import Provider
@@ -133,8 +133,8 @@ def serve_folder(folder: TemplateFolder) -> int:
 
 
 def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **options: Unpack[HttpOptions]) -> int:
-    """Serve a folder over HTTP. The arguments and the exit code are those of `Server.serve_http`."""
-    return _server(folder).serve_http(host, port, grace_seconds=_GRACE_SECONDS, **options)
+    """Serve a folder over HTTP. The exit code is that of `run_http`; the options are those of `McpEndpoint`."""
+    return run_http(McpEndpoint(_server(folder), **options), host, port, grace_seconds=_GRACE_SECONDS)
 
 
 def _server(folder: TemplateFolder) -> Server:

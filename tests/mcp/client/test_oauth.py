@@ -55,6 +55,7 @@ from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import HttpStatusError, RpcError, SignInError
 from jsonrpc_fast.mcp.client import oauth
 from jsonrpc_fast.mcp.client.token_stores import FileStore, MemoryStore
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.http.verifiers import JwtVerifier
 from jsonrpc_fast.mcp.server import Context, Server
@@ -179,7 +180,7 @@ class World:
         authorization = Authorization(
             verifier, resource=self.url, authorization_servers=[self.issuer], scopes=["read"], scopes_supported=["read"]
         )
-        self.mcp = server.asgi_app(authorization=authorization)
+        self.mcp = McpEndpoint(server, authorization=authorization)
         key = {**json.loads(ECAlgorithm.to_jwk(KEY.public_key())), "kid": "1", "key_ops": ["verify"]}
         self.answers["/jwks.json"] = lambda: JSONResponse({"keys": [key]})
 
@@ -954,7 +955,7 @@ async def test_a_server_that_needs_no_token_opens_no_browser() -> None:
     server = Server("open", "1")
     server.tool(name="hello")(lambda: "hello")
     visits: list[str] = []
-    async with serving(server.asgi_app(), lifespan="off") as base:
+    async with serving(McpEndpoint(server), lifespan="off") as base:
         auth = oauth.browser(store=MemoryStore(), open_browser=visits.append)
         async with mcp.connect(f"{base}/mcp", auth=auth) as client:
             assert await text_of(client, "hello") == "hello"

@@ -11,7 +11,7 @@ from jsonrpc_fast import ParseError, ParseErrorCode
 from jsonrpc_fast.codec import parse
 from jsonrpc_fast.errors import InvalidResponse, RpcError, StateError
 from jsonrpc_fast.hooks import Outcome
-from jsonrpc_fast.mcp.client import connect
+from jsonrpc_fast.mcp import connect
 from jsonrpc_fast.mcp.client.client import MAX_ROUNDS
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Profile

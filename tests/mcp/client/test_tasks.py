@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import CallTimeout, RpcError, StateError
-from jsonrpc_fast.mcp.client import Client, connect
+from jsonrpc_fast.mcp import connect
+from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Elicitation
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore

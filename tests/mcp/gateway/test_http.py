@@ -11,6 +11,7 @@ pytest.importorskip("httpx2", reason="the extra `http` is not installed")
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from jsonrpc_fast.mcp.server import Context
@@ -44,7 +45,7 @@ async def test_requests_stand_alone(versions: Any) -> None:
     shop = Shop("one", versions)
     add_where(shop)
     gateway = gateway_of(shop)
-    app = gateway.asgi_app()
+    app = McpEndpoint(gateway)
     async with client_of(app) as client:
         found = (await client.post("/mcp", **modern(request(1, "server/discover")))).json()["result"]
         assert found["supportedVersions"] == ["2026-07-28"]
@@ -77,7 +78,7 @@ async def test_the_rounds_of_a_call_are_of_one_user(versions: Any) -> None:
         users.get, resource="https://example.org/mcp", authorization_servers=["https://login.example.org"]
     )
     gateway = gateway_of(Shop("one", versions))
-    async with client_of(gateway.asgi_app(authorization=authorization)) as client:
+    async with client_of(McpEndpoint(gateway, authorization=authorization)) as client:
 
         async def ask_as(token: str, **members: Any) -> Any:
             message = request(1, "tools/call", name="one_ask", arguments={"question": "?"}, _meta=CAN_SAMPLE, **members)
@@ -93,7 +94,7 @@ async def test_the_rounds_of_a_call_are_of_one_user(versions: Any) -> None:
 
 async def test_a_call_that_is_broken_off_is_cancelled() -> None:
     shop = Shop("one", HANDSHAKE_VERSIONS)
-    async with client_of(gateway_of(shop).asgi_app()) as client:
+    async with client_of(McpEndpoint(gateway_of(shop))) as client:
         call = asyncio.ensure_future(client.post("/mcp", **modern(request(1, "tools/call", name="one_hang"))))
         await eventually(lambda: shop.seen)
         call.cancel()
@@ -102,7 +103,7 @@ async def test_a_call_that_is_broken_off_is_cancelled() -> None:
 
 async def test_a_subscription_is_a_stream_of_its_own() -> None:
     shop = Shop("one", HANDSHAKE_VERSIONS)
-    app = gateway_of(shop).asgi_app()
+    app = McpEndpoint(gateway_of(shop))
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["shop://one/stock"]}
     async with client_of(app) as client:
         listen = modern(request(7, "subscriptions/listen", notifications=wanted))
@@ -124,7 +125,7 @@ async def test_a_subscription_is_a_stream_of_its_own() -> None:
 
 async def test_progress_and_log_messages_are_of_the_request() -> None:
     shop = Shop("one", HANDSHAKE_VERSIONS)
-    async with client_of(gateway_of(shop).asgi_app()) as client:
+    async with client_of(McpEndpoint(gateway_of(shop))) as client:
         meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "debug"}
         for name, arguments, params in [
             ("one_work", {"steps": 1}, [{"progressToken": "mine", "progress": 1, "total": 1}]),
@@ -156,7 +157,7 @@ async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
         resource="https://example.org/mcp",
         authorization_servers=["https://login.example.org"],
     )
-    app = gateway_of(shop).asgi_app(authorization=authorization if has_tokens else None)
+    app = McpEndpoint(gateway_of(shop), authorization=authorization if has_tokens else None)
 
     async def ask(client: Any, who: str) -> list[Any]:
         meta = {"io.modelcontextprotocol/logLevel": "debug"}
@@ -183,7 +184,7 @@ async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
 async def test_servers_over_http(mode: str, versions: Any) -> None:
     shop = Shop("one", versions)
     add_where(shop)
-    async with client_of(shop.server.asgi_app()) as http:
+    async with client_of(McpEndpoint(shop.server)) as http:
         gateway = Gateway({"one": f"{http.base_url}/mcp"})
         handlers = {"sampling/createMessage": lambda params: SAID}
         notes: list[str] = []

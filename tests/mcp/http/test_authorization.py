@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.http import Refusal
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.scopes import scopes_of
@@ -83,7 +84,7 @@ def bearer(token: str) -> dict[str, str]:
 @rows("function", [check, check_later])
 @pytest.mark.ci
 async def test_who_gets_in(header: str | None, status: int, challenge: str | None, function: Any) -> None:
-    app = Gate().server.asgi_app(authorization=authorization(check=function))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=function))
     async with client_of(app) as client:
         headers = {} if header is None else {"authorization": header}
         answer = await client.post("/mcp", json=initialize(), headers=headers)
@@ -97,7 +98,7 @@ async def test_who_gets_in(header: str | None, status: int, challenge: str | Non
 
 
 async def test_a_missing_scope_is_named() -> None:
-    app = Gate().server.asgi_app(authorization=authorization(scopes=["read", "write"]))
+    app = McpEndpoint(Gate().server, authorization=authorization(scopes=["read", "write"]))
     async with client_of(app) as client:
         answer = await client.post("/mcp", json=initialize(), headers=bearer("bert"))
         assert (answer.status_code, answer.text) == (403, "The token lacks a scope.\n")
@@ -111,7 +112,7 @@ async def test_a_message_may_need_more_scopes() -> None:
     def scopes(method: str, name: str | None) -> list[str]:
         return ["read", "write"] if (method, name) == ("tools/call", "add") else ["read"]
 
-    app = Gate().server.asgi_app(authorization=authorization(scopes=scopes))
+    app = McpEndpoint(Gate().server, authorization=authorization(scopes=scopes))
     async with client_of(app) as client:
         client.headers.update(bearer("bert"))
         await begin(client)
@@ -123,7 +124,7 @@ async def test_a_message_may_need_more_scopes() -> None:
 
 
 async def test_a_session_belongs_to_its_subject() -> None:
-    app = Gate().server.asgi_app(authorization=authorization())
+    app = McpEndpoint(Gate().server, authorization=authorization())
     async with client_of(app) as client:
         client.headers.update(bearer("anna"))
         id = await begin(client)
@@ -150,7 +151,7 @@ async def test_the_state_of_a_request_in_several_rounds_belongs_to_its_subject()
         return f"for {context.claims['sub']}"
 
     capabilities = {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
-    async with client_of(server.asgi_app(authorization=authorization())) as client:
+    async with client_of(McpEndpoint(server, authorization=authorization())) as client:
 
         async def ask_as(token: str, **members: Any) -> Any:
             message = request(1, "tools/call", name="ask", _meta=capabilities, **members)
@@ -162,7 +163,7 @@ async def test_the_state_of_a_request_in_several_rounds_belongs_to_its_subject()
 
 
 async def test_functions_get_the_claims_of_their_own_request() -> None:
-    app = Gate().server.asgi_app(authorization=authorization())
+    app = McpEndpoint(Gate().server, authorization=authorization())
     async with client_of(app) as client:
         client.headers.update(bearer("anna"))
         await begin(client)
@@ -174,14 +175,14 @@ async def test_functions_get_the_claims_of_their_own_request() -> None:
 
 
 async def test_without_authorization_there_are_no_claims() -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         answer = await client.post("/mcp", **modern(call(1, "who")))
         assert answer.json()["result"]["structuredContent"] == {"claims": None, "path": "/mcp"}
         assert (await client.get("/.well-known/oauth-protected-resource")).status_code == 404
 
 
 async def test_anybody_may_read_the_metadata() -> None:
-    app = Gate().server.asgi_app(authorization=authorization(metadata={"resource_name": "Sums"}))
+    app = McpEndpoint(Gate().server, authorization=authorization(metadata={"resource_name": "Sums"}))
     async with client_of(app) as client:
         for path in ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"):
             answer = await client.get(path, headers={"origin": "https://example.com"})
@@ -240,7 +241,7 @@ def test_scopes_of(claims: Any, scopes: set[str]) -> None:
 async def test_scopes_of_another_type_let_nobody_in(
     claims: Any, scopes: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = Gate().server.asgi_app(authorization=authorization(check=lambda token: claims, scopes=scopes))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=lambda token: claims, scopes=scopes))
     async with client_of(app) as client:
         assert (await client.post("/mcp", json=initialize(), headers=bearer("x"))).status_code == 500
     assert f"{next(iter(claims))} of the claims must be several strings" in caplog.text
@@ -248,7 +249,7 @@ async def test_scopes_of_another_type_let_nobody_in(
 
 @rows("claims", [None, False, "", 0, b"", []])
 async def test_an_empty_result_of_the_check_lets_nobody_in(claims: Any) -> None:
-    app = Gate().server.asgi_app(authorization=authorization(check=lambda token: claims, scopes=[]))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=lambda token: claims, scopes=[]))
     async with client_of(app) as client:
         assert (await client.post("/mcp", json=initialize(), headers=bearer("x"))).status_code == 401
 
@@ -262,7 +263,7 @@ async def test_a_check_that_hangs_is_ended() -> None:
         finally:
             ended.append(token)
 
-    app = Gate().server.asgi_app(authorization=authorization(check=hang, check_seconds=0.05))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=hang, check_seconds=0.05))
     async with client_of(app) as client:
         answer = await client.post("/mcp", json=initialize(), headers=bearer("x"))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -325,8 +326,8 @@ UNREADABLE = "The rights of the token could not be determined.\n"
 async def test_a_function_that_fails_gives_500_and_is_logged_once(
     option: str, function: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = Gate().server.asgi_app(
-        authorization=authorization(**{"check": lambda token: USERS["anna"], option: function})
+    app = McpEndpoint(
+        Gate().server, authorization=authorization(**{"check": lambda token: USERS["anna"], option: function})
     )
     exchange = Exchange(app, initialize(), headers=bearer("secret-token"))
     await asyncio.wait_for(exchange.events(), 20)
@@ -344,7 +345,7 @@ async def test_the_cancellation_of_a_request_passes_through_the_check(caplog: py
         entered.set()
         await asyncio.Event().wait()
 
-    app = Gate().server.asgi_app(authorization=authorization(check=wait))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=wait))
     running = asyncio.create_task(Exchange(app, initialize(), headers=bearer("anna")).events())
     await asyncio.wait_for(entered.wait(), 20)
     running.cancel()
@@ -354,12 +355,13 @@ async def test_the_cancellation_of_a_request_passes_through_the_check(caplog: py
 
 
 async def test_every_function_may_be_async() -> None:
-    app = Gate().server.asgi_app(
+    app = McpEndpoint(
+        Gate().server,
         authorization=authorization(
             check=check_later,
             subject=later(lambda claims: claims["sub"]),
             scopes=later(lambda method, name: ["write"] if name == "add" else ["read"]),
-        )
+        ),
     )
     async with client_of(app) as client:
         client.headers.update(bearer("anna"))
@@ -375,14 +377,14 @@ async def test_every_async_function_is_ended(option: str) -> None:
     async def hang(*arguments: Any) -> None:
         await asyncio.Event().wait()
 
-    app = Gate().server.asgi_app(authorization=authorization(check_seconds=0.05, **{option: hang}))
+    app = McpEndpoint(Gate().server, authorization=authorization(check_seconds=0.05, **{option: hang}))
     start, _ = await Exchange(app, initialize(), headers=bearer("anna")).events()
     assert start["status"] == 503
 
 
 async def test_clients_without_a_subject_share_no_session() -> None:
     options = {"check": lambda token: USERS["anna"], "subject": lambda claims: claims.get("uid")}
-    app = Gate().server.asgi_app(authorization=authorization(**options))
+    app = McpEndpoint(Gate().server, authorization=authorization(**options))
     async with client_of(app) as client:
         client.headers.update(bearer("one"))
         await begin(client)
@@ -391,7 +393,7 @@ async def test_clients_without_a_subject_share_no_session() -> None:
 
 
 async def test_the_log_does_not_show_the_token(caplog: pytest.LogCaptureFixture) -> None:
-    app = Gate().server.asgi_app(authorization=authorization(check=lambda token: USERS[token]))
+    app = McpEndpoint(Gate().server, authorization=authorization(check=lambda token: USERS[token]))
     with caplog.at_level(logging.WARNING):
         async with client_of(app) as client:
             answer = await client.post("/mcp", json=initialize(), headers=bearer("nearly-valid"))
@@ -405,7 +407,7 @@ async def test_the_challenge_names_only_valid_scopes(name: str) -> None:
     def scopes(method: str, called: str | None) -> list[str]:
         return ["write", called or " "]
 
-    app = Gate().server.asgi_app(authorization=authorization(scopes=scopes))
+    app = McpEndpoint(Gate().server, authorization=authorization(scopes=scopes))
     async with client_of(app) as client:
         answer = await client.post("/mcp", json=call(1, name), headers=bearer("bert"))
         assert answer.status_code == 403

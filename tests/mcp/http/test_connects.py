@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from jsonrpc_fast import mcp
+from jsonrpc_fast.mcp.http import McpEndpoint
 
 from ...support.asgi_servers import serving
 from ...support.forking import MARK
@@ -28,7 +29,7 @@ async def test_clients_that_come_and_go_leave_nothing(mode: str) -> None:
         async with mcp.connect(f"{url}/mcp", mode=mode) as client:
             assert (await client.call_tool("add", {"a": 2, "b": 3}))["structuredContent"] == {"result": 5}
 
-    async with serving(gate.server.asgi_app()) as url:
+    async with serving(McpEndpoint(gate.server)) as url:
         before = asyncio.all_tasks()
         for _ in range(5):
             await asyncio.gather(*[use() for _ in range(4)])
@@ -68,7 +69,7 @@ print("end", flush=True)
 async def test_a_loop_that_ends_under_an_open_connection(mode: str, how: str) -> None:
     """The client's program ends, and its output does not mention the package."""
     gate = Gate()
-    async with serving(gate.server.asgi_app()) as url:
+    async with serving(McpEndpoint(gate.server)) as url:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", CLOSED_LOOP, f"{url}/mcp", mode, how),
             stdout=asyncio.subprocess.PIPE,

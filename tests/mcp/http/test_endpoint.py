@@ -18,6 +18,7 @@ from starlette.routing import Mount
 from jsonrpc_fast.codec import Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.http.requests import Admitted
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.headers import accepts, check_modern, check_parameters
 from jsonrpc_fast.mcp.server import Server
 
@@ -54,7 +55,7 @@ def text_result(id: int | str, text: str) -> dict[str, Any]:
 
 
 async def test_a_session_from_initialize_to_delete() -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         await begin(client)
         answer = await client.post("/mcp", json=request(1, "tools/list"))
         assert [tool["name"] for tool in answer.json()["result"]["tools"]][:2] == ["add", "count"]
@@ -73,7 +74,7 @@ async def test_a_session_from_initialize_to_delete() -> None:
 
 
 async def test_a_function_that_reports_progress_is_answered_with_events() -> None:
-    async with client_of(Gate().server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=None)) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         assert answer.headers["content-type"] == "text/event-stream"
@@ -91,7 +92,7 @@ async def test_a_function_that_reports_progress_is_answered_with_events() -> Non
 
 async def test_each_call_in_flight_gets_its_own_messages() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
         await begin(client)
         calls = [asyncio.create_task(client.post("/mcp", json=call(id, "wait"))) for id in (1, "1", 2)]
         await eventually(gate.entered.is_set)
@@ -105,7 +106,7 @@ async def test_each_call_in_flight_gets_its_own_messages() -> None:
 
 
 async def test_a_question_goes_to_the_stream_of_its_call_and_its_answer_is_posted() -> None:
-    async with client_of(Gate().server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=None)) as client:
         await begin(client, elicitation={})
 
         async def ask(id: int, question: str) -> Any:
@@ -126,7 +127,7 @@ async def test_a_question_goes_to_the_stream_of_its_call_and_its_answer_is_poste
 
 async def test_messages_that_belong_to_no_request_go_to_the_stream_of_a_get() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
         await begin(client)
         gate.server.log("error", "before")
         async with client.stream("GET", "/mcp") as answer:
@@ -143,7 +144,7 @@ async def test_messages_that_belong_to_no_request_go_to_the_stream_of_a_get() ->
 
 async def test_a_cancelled_call_ends_without_a_response() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(7, "wait")) as answer:
             events = events_of(answer)
@@ -156,7 +157,7 @@ async def test_a_cancelled_call_ends_without_a_response() -> None:
 
 async def test_a_call_goes_on_when_its_client_disconnects() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=None)) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
@@ -171,7 +172,7 @@ async def test_a_call_goes_on_when_its_client_disconnects() -> None:
 
 async def test_a_silent_call_becomes_a_stream_with_comments() -> None:
     gate = Gate()
-    app = gate.server.asgi_app(event_store=None, keep_alive_seconds=0.05)
+    app = McpEndpoint(gate.server, event_store=None, keep_alive_seconds=0.05)
 
     @gate.server.tool
     async def keep_silent() -> str:
@@ -190,7 +191,7 @@ async def test_a_silent_call_becomes_a_stream_with_comments() -> None:
 
 @rows("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_revision_with_sessions(version: str) -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         await begin(client, version)
         batch = [call(1, "add", a=1, b=2), {"jsonrpc": "2.0", "method": "x"}, call(2, "count", to=1), {}]
         answer = await client.post("/mcp", json=batch)
@@ -254,7 +255,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 @rows(("changes", "status", "text"), REFUSED)
 @pytest.mark.ci
 async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) -> None:
-    async with client_of(Gate().server.asgi_app(max_body_bytes=1000)) as client:
+    async with client_of(McpEndpoint(Gate().server, max_body_bytes=1000)) as client:
         headers = {"content-type": "application/json", **changes.get("headers", {})}
         arguments = {"method": "POST", "url": "/mcp", "content": PING, **changes, "headers": headers}
         assert (await client.post("/mcp", json=initialize())).status_code == 200  # what it allows is remembered
@@ -269,7 +270,7 @@ async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) 
 @rows("versions", [["2025-11-25"], [MODERN]])
 @rows("path", ["/", "/mcp"])
 async def test_a_browser_is_told_what_this_is(versions: list[str], path: str) -> None:
-    async with client_of(Gate(versions=versions).server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate(versions=versions).server)) as client:
         headers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost:8000"}
         answer = await client.get(path, headers=headers)
         text = "This is an MCP server. Connect an MCP client to http://localhost:8000/mcp\n"
@@ -278,7 +279,7 @@ async def test_a_browser_is_told_what_this_is(versions: list[str], path: str) ->
 
 
 async def test_a_host_that_was_allowed_at_one_address_is_refused_at_loopback() -> None:
-    app, headers = Gate().server.asgi_app(), {"host": "example.org"}
+    app, headers = McpEndpoint(Gate().server), {"host": "example.org"}
     for address, status in (("192.0.2.1", 200), ("127.0.0.1", 421), ("192.0.2.1", 200)):
         start, _ = await Exchange(app, initialize(), headers=headers, server=(address, 80)).events()
         assert start["status"] == status
@@ -287,13 +288,13 @@ async def test_a_host_that_was_allowed_at_one_address_is_refused_at_loopback() -
 
 @rows("header", ["mcp-session-id", "mcp-protocol-version", "authorization", "last-event-id"])
 async def test_a_header_with_two_values_is_refused(header: str) -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         answer = await client.post("/mcp", json=initialize(), headers=[*ACCEPT.items(), (header, "a"), (header, "b")])
         assert (answer.status_code, answer.text) == (400, "A header that may have one value has two.\n")
 
 
 async def test_an_unsupported_version_is_refused() -> None:
-    async with client_of(Gate(versions=["2025-06-18"]).server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate(versions=["2025-06-18"]).server)) as client:
         await begin(client, "2025-06-18")
         for version, status in ((LEGACY, 400), ("1999", 400), (MODERN, 400), ("2025-06-18", 200)):
             answer = await client.post("/mcp", json=request(1, "ping"), headers={"mcp-protocol-version": version})
@@ -303,7 +304,7 @@ async def test_an_unsupported_version_is_refused() -> None:
 @rows("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_the_revision_of_a_session_counts_whatever_supported_version_its_requests_name(agreed: str) -> None:
     """A client SHOULD name the negotiated revision. The conformance suite always names 2025-03-26."""
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         await begin(client, agreed)
         for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
             headers = {"mcp-protocol-version": version}
@@ -318,7 +319,7 @@ async def test_the_revision_of_a_session_counts_whatever_supported_version_its_r
 
 
 async def test_a_refused_handshake_begins_no_session() -> None:
-    app = Gate().server.asgi_app()
+    app = McpEndpoint(Gate().server)
     async with client_of(app) as client:
         answer = await client.post("/mcp", json=request(0, "initialize"))
         assert answer.status_code == 200
@@ -329,7 +330,7 @@ async def test_a_refused_handshake_begins_no_session() -> None:
 
 async def test_it_is_mounted_under_a_path() -> None:
     server = Gate().server
-    apps = server.asgi_app(), server.asgi_app(path="/here")
+    apps = McpEndpoint(server), McpEndpoint(server, path="/here")
     mounted = Starlette(routes=[Mount("/api/tools", apps[0]), Mount("/", apps[1])])
     async with client_of(mounted) as client:
         for path in ("/api/tools/", "/api/tools/mcp", "/here"):
@@ -341,7 +342,7 @@ async def test_it_is_mounted_under_a_path() -> None:
 
 async def test_sessions_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(max_sessions=2)) as client:
+    async with client_of(McpEndpoint(gate.server, max_sessions=2)) as client:
         ids = [await begin(client), await begin(client)]
         del client.headers["mcp-session-id"]
         refused = await client.post("/mcp", json=initialize())
@@ -359,7 +360,7 @@ async def test_sessions_are_bounded_and_idle_ones_end(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 async def test_an_idle_session_ends() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(idle_seconds=0.2)) as client:
+    async with client_of(McpEndpoint(gate.server, idle_seconds=0.2)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
@@ -374,7 +375,7 @@ async def test_an_idle_session_ends() -> None:
 
 async def test_requests_in_progress_are_bounded() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(max_requests=2, max_session_requests=1)) as client:
+    async with client_of(McpEndpoint(gate.server, max_requests=2, max_session_requests=1)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
@@ -404,12 +405,12 @@ async def test_requests_in_progress_are_bounded() -> None:
 )
 def test_an_invalid_option_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
-        Server("a", "1").asgi_app(**options)
+        McpEndpoint(Server("a", "1"), **options)
 
 
 async def test_close_ends_streams_and_lets_calls_finish() -> None:
     gate = Gate()
-    app = gate.server.asgi_app(event_store=None)
+    app = McpEndpoint(gate.server, event_store=None)
     async with client_of(app) as client:
         await begin(client)
         listen = request(3, "subscriptions/listen", notifications={"toolsListChanged": True})
@@ -435,7 +436,7 @@ async def test_close_ends_streams_and_lets_calls_finish() -> None:
 async def test_it_serves_over_the_sdk_of_the_protocol() -> None:
     mcp = pytest.importorskip("mcp")
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as http, mcp.Client(f"{http.base_url}/mcp") as client:
+    async with client_of(McpEndpoint(gate.server)) as http, mcp.Client(f"{http.base_url}/mcp") as client:
         assert (await client.call_tool("add", {"a": 1, "b": 3})).structured_content == {"result": 4}
 
 
@@ -445,7 +446,7 @@ def encoded(text: str) -> str:
 
 async def test_a_request_needs_no_session() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         answer = await client.post("/mcp", **modern(request(1, "server/discover")))
         assert answer.status_code == 200
         assert answer.json()["result"]["supportedVersions"] == [MODERN]
@@ -485,14 +486,14 @@ async def test_a_request_needs_no_session() -> None:
 async def test_headers_are_checked_against_the_body(
     message: dict[str, Any], headers: dict[str, str | None], status: int, code: int | None
 ) -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         answer = await client.post("/mcp", **modern(message, **headers))
         assert (answer.status_code, answer.json().get("error", {}).get("code")) == (status, code)
         assert answer.json()["id"] == 1
 
 
 async def test_whitespace_around_a_header_is_not_part_of_its_value() -> None:
-    transport = httpx2.ASGITransport(Gate().server.asgi_app())  # no server in between could remove the whitespace
+    transport = httpx2.ASGITransport(McpEndpoint(Gate().server))  # no server in between could remove the whitespace
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:80", headers=ACCEPT) as client:
         padded = {"mcp_name": "  add\t", "mcp_method": " tools/call ", "mcp_protocol_version": f"{MODERN} "}
         answer = await client.post("/mcp", **modern(call(1, "add", a=1, b=2), **padded))
@@ -500,7 +501,7 @@ async def test_whitespace_around_a_header_is_not_part_of_its_value() -> None:
 
 
 async def test_an_unknown_version_is_answered_with_the_supported_ones() -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         message = request(1, "tools/list", _meta={"io.modelcontextprotocol/protocolVersion": "2030-01-01"})
         answer = await client.post("/mcp", **modern(message, mcp_protocol_version="2030-01-01"))
         assert answer.status_code == 400
@@ -509,13 +510,13 @@ async def test_an_unknown_version_is_answered_with_the_supported_ones() -> None:
 
 
 async def test_a_missing_capability_has_status_400() -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         answer = await client.post("/mcp", **modern(call(1, "ask", question="?")))
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32021)
 
 
 async def test_a_notification_is_accepted_and_another_body_is_not() -> None:
-    async with client_of(Gate().server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate().server)) as client:
         headers = {"mcp-protocol-version": MODERN}
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         assert (await client.post("/mcp", json=note, headers=headers)).status_code == 202
@@ -531,7 +532,7 @@ async def test_a_notification_is_accepted_and_another_body_is_not() -> None:
 
 async def test_a_disconnection_cancels_the_call() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         async with client.stream("POST", "/mcp", **modern(call(1, "wait"))) as answer:
             events = events_of(answer)
             assert message_of(await anext(events))["method"] == "notifications/progress"
@@ -540,7 +541,7 @@ async def test_a_disconnection_cancels_the_call() -> None:
 
 async def test_a_subscription_gets_the_changes_that_it_asked_for() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         listen = request("s", "subscriptions/listen", notifications={"toolsListChanged": True})
         async with client.stream("POST", "/mcp", **modern(listen)) as answer:
             events = events_of(answer)
@@ -555,7 +556,7 @@ async def test_a_subscription_gets_the_changes_that_it_asked_for() -> None:
 
 
 async def test_a_server_without_sessions() -> None:
-    async with client_of(Gate(versions=[MODERN]).server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate(versions=[MODERN]).server)) as client:
         for method in ("GET", "DELETE"):
             answer = await client.request(method, "/mcp", headers={"mcp-session-id": "x"})
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
@@ -566,7 +567,7 @@ async def test_a_server_without_sessions() -> None:
 
 
 async def test_a_server_with_sessions_only_knows_no_modern_request() -> None:
-    async with client_of(Gate(versions=[LEGACY]).server.asgi_app()) as client:
+    async with client_of(McpEndpoint(Gate(versions=[LEGACY]).server)) as client:
         answer = await client.post("/mcp", **modern(request(1, "server/discover")))
         assert (answer.status_code, answer.text) == (400, "The header Mcp-Session-Id is missing.\n")
 
@@ -582,7 +583,7 @@ async def test_the_headers_of_parameters_are_checked() -> None:
     def locate(**given: Any) -> str:
         return f"{given}"
 
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         for arguments, headers, status in (
             ({"region": "west"}, {"mcp_param_region": "west"}, 200),
             ({"region": "wést"}, {"mcp_param_region": encoded("wést")}, 200),

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost, EventsLost
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 
 from ...support.failing import FAILING_ASYNC, FAILING_SYNC
@@ -64,7 +65,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("function", [*FAILING, gives_a_number, is_not_async])
 async def test_a_store_that_stores_nothing(function: Any, reported: list[str]) -> None:
-    async with client_of(Gate().server.asgi_app(event_store=Store("append", function))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store("append", function))) as client:
         await begin(client)
         for number in range(2):
             answer = await client.post("/mcp", json=call(number, "count", to=2))
@@ -75,7 +76,7 @@ async def test_a_store_that_stores_nothing(function: Any, reported: list[str]) -
 
 @pytest.mark.parametrize("function", FAILING)
 async def test_a_store_that_does_not_end_a_stream(function: Any, reported: list[str]) -> None:
-    async with client_of(Gate().server.asgi_app(event_store=Store("end", function))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store("end", function))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         assert answer.text.count('"counted"') >= 1
@@ -91,7 +92,7 @@ async def test_a_store_that_does_not_end_a_stream(function: Any, reported: list[
     ],
 )
 async def test_a_store_that_reads_nothing(method: str, function: Any, reported: list[str]) -> None:
-    async with client_of(Gate().server.asgi_app(event_store=Store(method, function))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store(method, function))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         id = answer.text.partition("id: ")[2].partition("\n")[0]
@@ -107,7 +108,7 @@ async def test_what_a_store_may_raise(error: Exception, status: int, reported: l
         raise error
         yield
 
-    async with client_of(Gate().server.asgi_app(event_store=Store("follow", follow))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store("follow", follow))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         id = answer.text.partition("id: ")[2].partition("\n")[0]
@@ -117,7 +118,7 @@ async def test_what_a_store_may_raise(error: Exception, status: int, reported: l
 
 @pytest.mark.parametrize("function", FAILING)
 async def test_a_store_that_forgets_nothing(function: Any, reported: list[str]) -> None:
-    async with client_of(Gate().server.asgi_app(event_store=Store("forget", function))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store("forget", function))) as client:
         await begin(client)
         assert (await client.delete("/mcp")).status_code == 200
         assert (await client.post("/mcp", json=request(2, "ping"))).status_code == 404
@@ -131,7 +132,7 @@ async def test_the_failure_is_reported() -> None:
     async def append(stream: str, data: bytes | None) -> str:
         raise asyncio.CancelledError("of a future")
 
-    async with client_of(Gate().server.asgi_app(event_store=Store("append", append))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=Store("append", append))) as client:
         await begin(client)
         await client.post("/mcp", json=call(1, "count", to=1))
     [report] = reports
@@ -146,7 +147,7 @@ def numbers(messages: list[Any]) -> list[Any]:
 
 async def test_a_cut_stream_is_resumed_after_its_last_event() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(retry_ms=7)) as client:
+    async with client_of(McpEndpoint(gate.server, retry_ms=7)) as client:
         id = await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
@@ -167,7 +168,7 @@ async def test_a_cut_stream_is_resumed_after_its_last_event() -> None:
 
 async def test_a_resumed_stream_goes_on_live() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(keep_alive_seconds=0.05)) as client:
+    async with client_of(McpEndpoint(gate.server, keep_alive_seconds=0.05)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)
@@ -184,7 +185,7 @@ async def test_a_resumed_stream_goes_on_live() -> None:
 
 async def test_a_function_closes_the_connection_of_its_call() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "leave"))
         [primer] = [event async for event in events_of(answer)]
@@ -199,7 +200,7 @@ async def test_a_function_closes_the_connection_of_its_call() -> None:
 async def test_a_connection_that_cannot_be_resumed_is_not_closed(version: str, store: Any) -> None:
     gate = Gate()
     gate.opened.set()
-    async with client_of(gate.server.asgi_app(event_store=store)) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=store)) as client:
         await begin(client, version)
         answer = await client.post("/mcp", json=call(1, "leave"))
         assert answer.json()["result"]["content"][0]["text"] == "open"
@@ -207,7 +208,7 @@ async def test_a_connection_that_cannot_be_resumed_is_not_closed(version: str, s
 
 async def test_a_client_before_2025_11_25_gets_ids_but_no_empty_event() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         await begin(client, "2025-06-18")
         answer = await client.post("/mcp", json=call(1, "count", to=1))
         events = [event async for event in events_of(answer)]
@@ -217,7 +218,7 @@ async def test_a_client_before_2025_11_25_gets_ids_but_no_empty_event() -> None:
 
 async def test_the_stream_of_a_get_is_resumed_and_goes_on() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         await begin(client)
         async with client.stream("GET", "/mcp") as first:
             events = events_of(first)
@@ -236,7 +237,7 @@ async def test_the_stream_of_a_get_is_resumed_and_goes_on() -> None:
 
 async def test_nothing_is_replayed_to_another_session() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         stolen, *_ = [event.id async for event in events_of(answer)]
@@ -253,8 +254,8 @@ async def test_nothing_is_replayed_to_another_session() -> None:
 async def test_another_worker_with_the_same_store_resumes_a_stream() -> None:
     gate, store = Gate(), MemoryEventStore()
     async with (
-        client_of(gate.server.asgi_app(event_store=store)) as client,
-        client_of(Gate().server.asgi_app(event_store=store)) as other,
+        client_of(McpEndpoint(gate.server, event_store=store)) as client,
+        client_of(McpEndpoint(Gate().server, event_store=store)) as other,
     ):
         id = await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
@@ -284,7 +285,7 @@ class BrokenStore(MemoryEventStore):
 
 async def test_a_store_that_fails_costs_the_ids_and_no_message() -> None:
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=BrokenStore(2))) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=BrokenStore(2))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=3))
         events = [event async for event in events_of(answer)][1:]
@@ -295,7 +296,7 @@ async def test_a_store_that_fails_costs_the_ids_and_no_message() -> None:
 async def test_messages_in_flight_survive_each_cut() -> None:
     """Each connection is cut after one event; together they carry each event once."""
     gate = Gate()
-    async with client_of(gate.server.asgi_app()) as client:
+    async with client_of(McpEndpoint(gate.server)) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "count", to=20)) as answer:
             events = events_of(answer)
@@ -318,7 +319,7 @@ async def test_a_client_that_goes_while_something_is_written_finds_the_end(cut_a
     """Even if it disconnects while the last message is written."""
     gate = Gate()
     gate.opened.set()
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
 
     async def cut(scope: Any, receive: Any, send: Any) -> None:
         async def send_until(message: Any) -> None:
@@ -369,7 +370,7 @@ def collect_faults() -> list[Any]:
 async def test_a_store_that_raises_costs_the_ids_and_no_message(events: int) -> None:
     faults = collect_faults()
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=RaisingStore(events))) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=RaisingStore(events))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=3))
         sent = [event async for event in events_of(answer)]
@@ -387,7 +388,7 @@ async def test_a_store_that_raises_costs_the_ids_and_no_message(events: int) -> 
 
 async def test_a_store_that_raises_at_the_end_cuts_nothing() -> None:
     faults = collect_faults()
-    async with client_of(Gate().server.asgi_app(event_store=RaisingStore(100, ends=False))) as client:
+    async with client_of(McpEndpoint(Gate().server, event_store=RaisingStore(100, ends=False))) as client:
         await begin(client)
         answer = await client.post("/mcp", json=call(1, "count", to=1))
         assert numbers([message_of(event) async for event in events_of(answer) if event.data]) == [0, "reply"]
@@ -401,7 +402,7 @@ async def test_a_store_that_raises_at_the_end_cuts_nothing() -> None:
 async def test_a_store_that_raises_after_its_client_has_gone() -> None:
     faults = collect_faults()
     gate = Gate()
-    async with client_of(gate.server.asgi_app(event_store=RaisingStore(2))) as client:
+    async with client_of(McpEndpoint(gate.server, event_store=RaisingStore(2))) as client:
         await begin(client)
         async with client.stream("POST", "/mcp", json=call(1, "wait")) as answer:
             events = events_of(answer)

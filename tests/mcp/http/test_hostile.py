@@ -12,6 +12,7 @@ import msgspec
 import orjson
 import pytest
 
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
 from jsonrpc_fast.mcp.server import Context
 
@@ -33,7 +34,7 @@ def traced_memory() -> Iterator[None]:
 
 @pytest.mark.virtual_time
 async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped() -> None:
-    app = Gate().server.asgi_app(body_seconds=0.05)
+    app = McpEndpoint(Gate().server, body_seconds=0.05)
     chunked = {"transfer-encoding": "chunked"}
     start, _ = await Exchange(app, parts=[b"{", None], headers=chunked).events()
     assert (start["status"], (b"connection", b"close") in start["headers"]) == (408, True)
@@ -46,7 +47,7 @@ async def test_a_body_that_stops_is_refused_and_one_that_breaks_off_is_dropped()
 @pytest.mark.virtual_time
 async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() -> None:
     gate = Gate()
-    app = gate.server.asgi_app(write_seconds=0.05)
+    app = McpEndpoint(gate.server, write_seconds=0.05)
     session = await begin_session(app)
     stuck = Exchange(app, call(1, "wait"), session)
     stuck.is_stuck = True
@@ -61,7 +62,7 @@ async def test_a_client_that_reads_nothing_is_given_up_and_its_call_goes_on() ->
 @pytest.mark.virtual_time
 async def test_a_stuck_subscription_is_given_up() -> None:
     gate = Gate()
-    app = gate.server.asgi_app(write_seconds=0.05, keep_alive_seconds=0.01)
+    app = McpEndpoint(gate.server, write_seconds=0.05, keep_alive_seconds=0.01)
     listen = modern(request(1, "subscriptions/listen", notifications={}))
     exchange = Exchange(app, listen["json"], headers=listen["headers"])
     running = asyncio.ensure_future(exchange.events())
@@ -74,7 +75,7 @@ async def test_a_stuck_subscription_is_given_up() -> None:
 
 async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
     gate = Gate()
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
     session = await begin_session(app)
     for message, name in ((call(1, "wait"), session), (None, session)):
         exchange = Exchange(app, message, name, "GET" if message is None else "POST")
@@ -106,7 +107,7 @@ async def test_a_stream_that_nobody_reads_is_bounded(traced_memory: None) -> Non
         await gate.opened.wait()
         return "flooded"
 
-    app = gate.server.asgi_app(max_stream_bytes=100_000, event_store=None)
+    app = McpEndpoint(gate.server, max_stream_bytes=100_000, event_store=None)
     session = await begin_session(app)
     exchange = Exchange(app, call(1, "flood"), session)
     exchange.is_stuck = True
@@ -139,7 +140,7 @@ async def test_functions_run_in_the_context_of_their_own_request() -> None:
         await asyncio.sleep(0)
         return user.get()
 
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
     user.set("nobody")
     session = await begin_session(app)
 
@@ -156,7 +157,7 @@ async def test_functions_run_in_the_context_of_their_own_request() -> None:
 @pytest.mark.virtual_time
 async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
     gate = Gate()
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
     exchanges = [Exchange(app, None, await begin_session(app), "GET") for _ in range(200)]
     running = [asyncio.ensure_future(exchange.events()) for exchange in exchanges]
     for exchange in exchanges:
@@ -170,7 +171,7 @@ async def test_many_sessions_and_half_open_streams_leave_nothing() -> None:
 
 
 async def test_a_websocket_is_refused_and_the_lifespan_answered() -> None:
-    app = Gate().server.asgi_app()
+    app = McpEndpoint(Gate().server)
     assert await events_of(app, "websocket") == ["websocket.close"]
     assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     with pytest.raises(ValueError, match="unknown type"):
@@ -183,7 +184,7 @@ def first_event_id(events: Events) -> str:
 
 async def test_of_many_connections_that_resume_the_stream_of_a_get_one_is_left() -> None:
     gate = Gate()
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
     session = await begin_session(app)
     first = Exchange(app, None, session, "GET")
     tasks = [asyncio.create_task(first.events())]
@@ -212,7 +213,7 @@ async def wait_until_one_is_left(tasks: list[asyncio.Task[Any]]) -> tuple[set[An
 
 async def test_streams_that_are_resumed_count_as_requests_of_their_session() -> None:
     gate = Gate()
-    app = gate.server.asgi_app(max_session_requests=2)
+    app = McpEndpoint(gate.server, max_session_requests=2)
     session = await begin_session(app)
     calling = Exchange(app, call(1, "wait"), session)
     tasks = [asyncio.create_task(calling.events())]
@@ -237,7 +238,7 @@ async def test_a_parameter_header_has_one_value(first: str, status: int) -> None
     def find(region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
         return region
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     sent = modern(request(1, "tools/call", name="find", arguments={"region": "b"}), mcp_param_region="b")
     exchange = Exchange(app, sent["json"], headers=sent["headers"])
     exchange.headers.insert(0, (b"mcp-param-region", first.encode()))
@@ -247,7 +248,7 @@ async def test_a_parameter_header_has_one_value(first: str, status: int) -> None
 
 
 async def test_a_list_of_accepted_types_may_stand_in_two_lines() -> None:
-    app = Gate().server.asgi_app()
+    app = McpEndpoint(Gate().server)
     exchange = Exchange(app, initialize(), headers={"accept": "application/json"})
     exchange.headers.append((b"accept", b"text/event-stream"))
     start, _ = await exchange.events()
@@ -273,7 +274,7 @@ class SlowStore(MemoryEventStore):
 async def test_a_response_that_is_cancelled_anywhere_is_resumed_without_a_lost_or_doubled_event(store: Any) -> None:
     gate = Gate()
     gate.opened.set()
-    app = gate.server.asgi_app(event_store=store())
+    app = McpEndpoint(gate.server, event_store=store())
     cancelled = 0
     for steps in range(1, 40):
         session = await begin_session(app)
@@ -300,7 +301,7 @@ async def test_a_session_that_is_deleted_during_calls_cancels_them_and_logs_noth
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate = Gate()
-    app = gate.server.asgi_app()
+    app = McpEndpoint(gate.server)
     session = await begin_session(app)
     quiet = request(2, "tools/call", name="wait", arguments={})
     calls = [Exchange(app, message, session) for message in (call(1, "wait"), quiet)]

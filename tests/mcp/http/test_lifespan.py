@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http import McpEndpoint, run_http
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
@@ -55,7 +55,7 @@ async def call(url: str) -> None:
 @pytest.mark.ci
 async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
     server, events = counting()
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with serving(app, lifespan=events_of_asgi) as url:
         assert events == (["begin"] if events_of_asgi == "on" else [])
         await asyncio.gather(*[call(url) for _ in range(5)])
@@ -69,7 +69,7 @@ async def test_the_lifespan_begins_once(events_of_asgi: Any) -> None:
 @pytest.mark.ci
 async def test_an_application_can_be_served_again() -> None:
     server, events = counting()
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     for rounds in (1, 2):
         async with serving(app, lifespan="on") as url:
             await call(url)
@@ -98,7 +98,7 @@ def test_a_mounted_application_can_be_served_again_in_another_loop() -> None:
 
 async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     server, events = counting(OSError("no database"))
-    async with serving(server.asgi_app(), lifespan="off") as url, httpx2.AsyncClient(headers=ACCEPT) as client:
+    async with serving(McpEndpoint(server), lifespan="off") as url, httpx2.AsyncClient(headers=ACCEPT) as client:
         for _ in range(2):
             answer = await client.post(f"{url}/mcp", json=initialize())
             assert (answer.status_code, answer.text) == (500, "The server cannot begin.\n")
@@ -106,7 +106,7 @@ async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
     caplog.clear()
     with caplog.at_level(logging.ERROR, "jsonrpc_fast.mcp"):
-        assert await events_of_a_lifespan(server.asgi_app()) == ["lifespan.startup.failed"]
+        assert await events_of_a_lifespan(McpEndpoint(server)) == ["lifespan.startup.failed"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
 
 
@@ -122,7 +122,7 @@ async def test_calls_that_are_cut_off_by_the_end_get_an_error(seconds: float) ->
         await asyncio.Event().wait()
         return "never"
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
     changed = modern(message)
     exchanges = [
@@ -152,7 +152,7 @@ async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> No
             ended.set()
         yield
 
-    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    app = McpEndpoint(Server("test", "1", lifespan=lifespan))
     exchanges = [Exchange(app, initialize()) for _ in range(3)]
     requests = [asyncio.create_task(exchange.events()) for exchange in exchanges]
     await asyncio.wait_for(began.wait(), 20)
@@ -195,7 +195,7 @@ async def generator(server: Server) -> AsyncIterator[None]:
 
 @rows("lifespan", [cancelled_at_the_begin, coroutine, generator, lambda server: None])
 async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
-    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    app = McpEndpoint(Server("test", "1", lifespan=lifespan))
     for _ in range(2):
         start, _ = await asyncio.wait_for(Exchange(app, initialize()).events(), 20)
         assert start["status"] == 500
@@ -206,10 +206,10 @@ async def test_a_lifespan_that_cannot_begin(lifespan: Any, caplog: pytest.LogCap
 
 @rows("lifespan", [cancelled_at_the_end, failing_at_the_end])
 async def test_a_lifespan_that_fails_at_the_end(lifespan: Any, caplog: pytest.LogCaptureFixture) -> None:
-    app = Server("test", "1", lifespan=lifespan).asgi_app()
+    app = McpEndpoint(Server("test", "1", lifespan=lifespan))
     assert await events_of_a_lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
-    other = Server("test", "1", lifespan=lifespan).asgi_app()
+    other = McpEndpoint(Server("test", "1", lifespan=lifespan))
     await Exchange(other, initialize()).events()
     with pytest.raises((RuntimeError, OSError)):
         await other.close()
@@ -244,7 +244,7 @@ def hanging(*, at_begin: bool, ignores_cancelling: bool = False) -> tuple[Server
 @pytest.mark.virtual_time
 async def test_requests_do_not_wait_for_a_lifespan_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     server, opened, done = hanging(at_begin=True)
-    app = server.asgi_app(lifespan_seconds=0.05)
+    app = McpEndpoint(server, lifespan_seconds=0.05)
     exchanges = [Exchange(app, initialize()) for _ in range(3)]
     await asyncio.wait_for(asyncio.gather(*[exchange.events() for exchange in exchanges]), 20)
     assert [exchange.sent[0]["status"] for exchange in exchanges] == [503] * 3
@@ -266,7 +266,7 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
 ) -> None:
     monkeypatch.setattr("jsonrpc_fast.mcp.server.lifespan._CANCEL_SECONDS", 0.1)
     server, opened, done = hanging(at_begin=False, ignores_cancelling=ignores_cancelling)
-    app = server.asgi_app(lifespan_seconds=0.5)
+    app = McpEndpoint(server, lifespan_seconds=0.5)
     await Exchange(app, initialize()).events()
     await asyncio.wait_for(app.close(), 20)
     assert done == ["begin", "cancelled"]
@@ -279,11 +279,11 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
 async def test_durations_are_checked(value: Any) -> None:
     server = Server("test", "1")
     with pytest.raises((TypeError, ValueError), match="lifespan_seconds must be"):
-        server.asgi_app(lifespan_seconds=value)
+        McpEndpoint(server, lifespan_seconds=value)
     with pytest.raises((TypeError, ValueError), match="grace_seconds must be"):
-        await server.asgi_app().close(value)
+        await McpEndpoint(server).close(value)
     with pytest.raises((TypeError, ValueError), match="grace_seconds must be"):
-        server.serve_http(grace_seconds=value)
+        run_http(McpEndpoint(server), grace_seconds=value)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -302,7 +302,7 @@ async def test_tasks_end_before_the_lifespan(revision: str) -> None:
             events.append(f"{context.lifespan} at the end of the task")
         return ""
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with client_of(app, lifespan="off") as client:
         if revision == "2025-11-25":
             await begin(client)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import get_default_algorithms
 
 from jsonrpc_fast.http import Refusal
-from jsonrpc_fast.mcp.http import proofs
+from jsonrpc_fast.mcp.http import McpEndpoint, proofs
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.http.proofs import ProofVerifier
 
@@ -212,7 +212,7 @@ def app_of(*, required: bool = False) -> Any:
     authorization = Authorization(
         check, resource=RESOURCE, authorization_servers=[ISSUER], proofs=ProofVerifier(required=required)
     )
-    return Gate().server.asgi_app(authorization=authorization)
+    return McpEndpoint(Gate().server, authorization=authorization)
 
 
 async def status_of(app: Any, authorization: str | None, made: str | None = None) -> tuple[int, str]:
@@ -262,7 +262,7 @@ async def test_two_proofs_are_refused() -> None:
 
 async def test_without_proofs_the_scheme_is_unknown() -> None:
     authorization = Authorization(check, resource=RESOURCE, authorization_servers=[ISSUER])
-    app = Gate().server.asgi_app(authorization=authorization)
+    app = McpEndpoint(Gate().server, authorization=authorization)
     status, challenge = await status_of(app, f"DPoP {TOKEN}", proof())
     assert (status, challenge) == (401, f'Bearer resource_metadata="{METADATA}"')
 
@@ -270,7 +270,6 @@ async def test_without_proofs_the_scheme_is_unknown() -> None:
 async def test_the_proofs_of_the_client_are_accepted() -> None:
     pytest.importorskip("httpx2", reason="the extra `mcp-client-oauth` is not installed")
     import httpx2
-
     from jsonrpc_fast.mcp.client.dpop import Proofs
 
     made = Proofs()

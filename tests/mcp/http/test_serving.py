@@ -1,4 +1,4 @@
-"""A server over HTTP as a program: `Server.serve_http` and `jsonrpc-fast serve --http`."""
+"""A server over HTTP as a program: `run_http` and `jsonrpc-fast serve --http`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.serving import run_http
 from jsonrpc_fast.mcp.server import Server
 
@@ -28,6 +29,7 @@ PROGRAM = (
     MARK
     + """
 import asyncio, sys
+from jsonrpc_fast.mcp.http import McpEndpoint, run_http
 from jsonrpc_fast.mcp.server import Context, Server
 
 server = Server("slow", "1")
@@ -38,7 +40,7 @@ async def wait(context: Context) -> str:
     await asyncio.sleep(0.2)
     return "waited"
 
-sys.exit(server.serve_http(port=int(sys.argv[1]), uvicorn_options={"log_level": "warning"}))
+sys.exit(run_http(McpEndpoint(server), port=int(sys.argv[1]), uvicorn_options={"log_level": "warning"}))
 """
 )
 
@@ -172,7 +174,7 @@ def test_the_start_says_what_is_open_to_whom(
     host: str, options: dict[str, Any], said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server((host, 0)) as taken:
-        app = Server("open", "1").asgi_app(**options)
+        app = McpEndpoint(Server("open", "1"), **options)
         caplog.clear()
         assert run_http(app, host, taken.getsockname()[1]) in (1, 3)
     messages = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.mcp"]

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost, RpcError
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.connection import ServerConnection
 
@@ -46,7 +46,7 @@ async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client()
         await is_told.wait()
         return "waited"
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with client_of(app) as client:
         assert '"kept"' in (await call(client, "tools/call", name="keep", arguments={})).text
         await eventually(lambda: not server.connections)
@@ -67,7 +67,7 @@ async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client()
 
 async def test_what_is_registered_later_is_found() -> None:
     server = Server("test", "1.0")
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with client_of(app) as client:
         assert (await call(client, "tools/list")).json()["error"]["code"] == -32601
         server.tool(name="late", description="Late.")(lambda: "x")
@@ -91,7 +91,7 @@ async def test_spare_connections_are_few_and_closed_with_the_endpoint() -> None:
         await all_run.wait()
         return "met"
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with client_of(app) as client:
         answers = await asyncio.gather(*(call(client, "tools/call", name="meet", arguments={}) for _ in range(80)))
         assert all(answer.status_code == 200 for answer in answers)
@@ -107,7 +107,7 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
     def x() -> str:
         return "x"
 
-    app = server.asgi_app()
+    app = McpEndpoint(server)
     async with client_of(app) as client:
         listen = request(1, "subscriptions/listen", notifications={"resourcesListChanged": True})
         async with client.stream("POST", "/mcp", **modern(listen)) as answer:
@@ -153,7 +153,7 @@ async def test_the_status_of_an_error_comes_from_its_code() -> None:
     def returns(code: int, size: int) -> dict[str, Any]:
         return {"error": {"code": code, "message": "y" * size}}
 
-    async with client_of(server.asgi_app()) as client:
+    async with client_of(McpEndpoint(server)) as client:
         for id in (1, "x" * 300, '"error":{"code":-32601,', "é\n"):
             for code, size, status in (
                 (-32601, 0, 404),

@@ -28,7 +28,7 @@ from jwt.algorithms import get_default_algorithms
 from jsonrpc_fast import mcp
 from jsonrpc_fast.http import Refusal
 from jsonrpc_fast.mcp.gateway import Gateway
-from jsonrpc_fast.mcp.http import verifiers
+from jsonrpc_fast.mcp.http import McpEndpoint, verifiers
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.http.verifiers import IntrospectionVerifier, JwtVerifier
 from jsonrpc_fast.mcp.providers import Proxy
@@ -526,7 +526,7 @@ async def test_a_tool_has_scopes_of_its_own(place: str) -> None:
     server = PLACES[place](server_with_a_guarded_tool())
     name = "inner_inner_write" if "two" in place or "of a gateway" in place else "inner_write"
     name = "write" if place == "the server" else name
-    app = server.asgi_app(authorization=guarded(Issuer(public("ec"))))
+    app = McpEndpoint(server, authorization=guarded(Issuer(public("ec"))))
     assert (await status_of(app, "add"))[0] == 200
     challenge = (
         'Bearer error="insufficient_scope", error_description="The token lacks a scope.", '
@@ -541,7 +541,7 @@ async def test_a_tool_has_scopes_of_its_own(place: str) -> None:
 
 
 async def test_without_authorization_a_tool_with_scopes_is_refused() -> None:
-    app = server_with_a_guarded_tool().asgi_app()
+    app = McpEndpoint(server_with_a_guarded_tool())
     assert (await status_of(app, "add"))[0] == 200
     assert (await status_of(app, "write", scope="read files:write"))[0] == 403
 

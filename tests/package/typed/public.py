@@ -35,7 +35,7 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
 from jsonrpc_fast.hooks import Hooks, Outcome
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
-from jsonrpc_fast.mcp.client import BlockingClient
+from jsonrpc_fast.mcp import BlockingClient
 from jsonrpc_fast.session import BlockingSession, ReconnectingSession, Session, SessionContext, Stream
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report

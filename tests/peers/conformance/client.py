@@ -38,7 +38,7 @@ def wait_for_slot() -> Any:
 
 
 def connect(url: str, **options: Any) -> Client:
-    from jsonrpc_fast.mcp.client import connect
+    from jsonrpc_fast.mcp import connect
 
     options = {"timeout": 20.0, **options}
     return connect(url, mode="auto" if REVISION is None else REVISION, **options)

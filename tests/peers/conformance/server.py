@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 from jsonrpc_fast.codes import ErrorCode
 from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.protocol.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.server import Context, Server, ToolResult
 
@@ -509,4 +510,4 @@ if __name__ == "__main__":
         raise SystemExit(server.serve_stdio())
     import uvicorn
 
-    uvicorn.run(server.asgi_app(), host=HOST, port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(McpEndpoint(server), host=HOST, port=int(sys.argv[1]), log_level="warning")

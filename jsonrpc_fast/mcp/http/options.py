@@ -1,63 +1,18 @@
-"""The interface between a server and the application that serves it over HTTP, and between a client and a gateway.
-
-`mcp/http` imports `mcp/server`, and `Server.asgi_app` needs `mcp/http`; `mcp/gateway` imports `mcp/client`, and
-`connect` needs a gateway for several servers. So they ask for it here, and the package `mcp`, which is above all of
-them, provides it.
-"""
+"""The options of `McpEndpoint`: their types, their defaults and the checks of their values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypedDict
+from collections.abc import Iterable
+from typing import Any, Final, TypedDict
 
 import msgspec
 
-from ..support import check_count, check_seconds, check_type
-from ..types import UNSET, Unset
+from ...support import check_count, check_seconds, check_type
+from ...types import UNSET, Unset
+from .event_store import EventStore
 
 _PREFIX: Final = r"[A-Za-z0-9_-]{1,64}"
-
-
-class EventStore(Protocol):
-    """Keeps the events of streams."""
-
-    async def append(self, stream: str, data: bytes | None) -> str | None:
-        """Store an event.
-
-        Args:
-            stream: The name of the stream. The first event of a name begins the stream.
-            data: The data; None for an event that has only an id, from which a client can resume.
-
-        Returns:
-            The event's id; None if the store has no room for the stream, which is then sent without ids.
-        """
-        ...
-
-    async def end(self, stream: str) -> None:
-        """End a stream: it gets no more events, and its followers reach its end."""
-        ...
-
-    async def stream_of(self, event_id: str) -> str | None:
-        """Return the name of the stream that can be resumed after an event, None if unknown.
-
-        Raises:
-            ConnectionLost: The store does not respond.
-        """
-        ...
-
-    def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
-        """Iterate over the ids and data of the events after a given one, then of new ones, until the stream ends.
-
-        Raises:
-            EventsLost: Events after that one were dropped, or the stream has been forgotten.
-            ConnectionLost: The store does not respond.
-        """
-        ...
-
-    async def forget(self, session: str) -> None:
-        """Drop all streams of a session."""
-        ...
 
 
 class HttpOptions(TypedDict, total=False):
@@ -151,50 +106,3 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError('path must begin with "/"')
         if self.session_prefix is not None and not re.fullmatch(_PREFIX, self.session_prefix):
             raise ValueError("session_prefix must have only letters, digits, - and _")
-
-
-class Application(Protocol):
-    """An ASGI application that serves an MCP server over Streamable HTTP.
-
-    Attributes:
-        requests: Number of HTTP requests in progress, including streams.
-        is_closing: Whether it closes, and refuses new requests.
-    """
-
-    requests: int
-    is_closing: bool
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
-
-    async def close(self, grace_seconds: float = ...) -> None:
-        """Refuse new requests, let the functions finish, and end all streams and sessions."""
-        ...
-
-
-class HttpServing(Protocol):
-    """The interface of `mcp/http`: the application of a server, and its `main`."""
-
-    @property
-    def McpEndpoint(self) -> Callable[..., Application]: ...
-
-    @property
-    def run_http(self) -> Callable[..., int]: ...
-
-
-_loaders: dict[str, Callable[[], Any]] = {}
-
-
-def provide(http: Callable[[], HttpServing], gateway: Callable[[], Callable[[Mapping[str, Any]], Any]]) -> None:
-    """Set the functions that load the serving over HTTP, and the class of gateways."""
-    _loaders.update(http=http, gateway=gateway)
-
-
-def http_serving() -> HttpServing:
-    """Return the application and the `main` for serving over HTTP."""
-    serving: HttpServing = _loaders["http"]()
-    return serving
-
-
-def gateway_of(servers: Mapping[str, Any]) -> Any:
-    """Return a gateway to servers, which are in this form: `jsonrpc_fast.mcp.client.entries.Servers`."""
-    return _loaders["gateway"]()(servers)

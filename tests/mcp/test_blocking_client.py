@@ -11,7 +11,8 @@ import pytest
 
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import HandshakeError, ProgramStartError, RpcError, StateError
-from jsonrpc_fast.mcp.client import BlockingClient, Client
+from jsonrpc_fast.mcp import BlockingClient
+from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.mcp.server import Context, Server
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..codec import ParseError
-from ..handlers import Handler, Handlers
-from ..session import Convention, Destination, McpConvention, Session, SessionContext, SessionOptions
-from ..transports import Received, Transport
-from .protocol.versions import Revision
+from ...codec import ParseError
+from ...handlers import Handler, Handlers
+from ...session import Convention, Destination, McpConvention, Session, SessionContext, SessionOptions
+from ...transports import Received, Transport
+from .versions import Revision
 
 
 class McpSession(Session):
