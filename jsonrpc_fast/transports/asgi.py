@@ -21,7 +21,7 @@ from typing import Any, Unpack
 from .._checks import check_items
 from ..errors import ConnectionLost
 from .channel import Events, QueuedChannel
-from .close_codes import NO_CODE, CloseCode, fault_of
+from .close_codes import CloseCode, fault_of
 from .connection import TURN_SECONDS, Connection, State
 from .protocol import MAX_FAULTS, MessageOptions
 
@@ -114,7 +114,7 @@ class AsgiChannel(QueuedChannel):
         except Exception as fault:  # the ASGI server is at fault
             self._lose(ConnectionLost("the connection is closed"), fault)
             return
-        self.close_code = code = event.get("code", NO_CODE)
+        self.close_code = code = event.get("code", CloseCode.NO_CODE)
         self._lose(None if self._is_finishing else fault_of(code))
 
     async def _write(self) -> None:

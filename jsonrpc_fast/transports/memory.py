@@ -173,7 +173,7 @@ class MemoryTransport(Connection):
     """One end of a channel made by `memory_pair`.
 
     Args:
-        channel: The channel; None: a channel without another end.
+        channel: The channel.
         options: Options of `Connection`.
 
     Raises:
@@ -182,5 +182,5 @@ class MemoryTransport(Connection):
 
     waits_for_peer = True
 
-    def __init__(self, channel: MemoryChannel | None = None, **options: Unpack[TransportOptions]) -> None:
-        super().__init__(MemoryChannel.pair()[0] if channel is None else channel, **options)
+    def __init__(self, channel: MemoryChannel, **options: Unpack[TransportOptions]) -> None:
+        super().__init__(channel, **options)

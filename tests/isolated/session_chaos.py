@@ -208,7 +208,7 @@ class Round:
 
     def make_transport(self) -> Any:
         if self.channel == "stdio":
-            self.transport = StdioClient(self.command(), cwd=ROOT, exit_seconds=0.5, terminate_seconds=0.5)
+            self.transport = StdioClient(self.command(), cwd=ROOT, exit_seconds=0.5)
         elif self.channel == "unix":
             self.transport = UnixClient(self.place)
         else:

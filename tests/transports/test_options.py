@@ -30,7 +30,7 @@ def test_max_connections(value: Any) -> None:
         TcpServer(echo, "127.0.0.1", 0, max_connections=value)
 
 
-@rows("option", ["exit_seconds", "terminate_seconds"])
+@rows("option", ["exit_seconds"])
 @rows("value", [None, -1, float("nan"), "1"])
 def test_durations_of_a_child(option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):

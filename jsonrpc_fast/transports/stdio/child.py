@@ -37,7 +37,6 @@ class Program:
     stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None]
     own_session: bool
     exit_seconds: float
-    terminate_seconds: float
 
     def start(self, stdin: int, stdout: int, stderr: IO[Any] | int | None) -> subprocess.Popen[bytes]:
         """Start the program with these files.

@@ -2,7 +2,7 @@
 
 Rules:
   - To close, a client writes all accepted messages, closes the child's stdin, waits `exit_seconds`, terminates the
-    child, waits `terminate_seconds`, and kills it.
+    child, waits as long again, and kills it.
   - When the child ends on its own, its output is delivered, then the transport closes.
   - A child does not outlive the event loop.
   - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
@@ -29,17 +29,8 @@ from ..protocol import TransportOptions
 from .child import END_SECONDS, Child, Program
 from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
 
-STDERR_BYTES: Final = 4096
-"""How much of a child's stderr is read at a time: each byte may be a line, and takes a call."""
-
 LINE_BYTES: Final = 64 * 1024
 """Longer lines of a child's stderr are split."""
-
-KILL_SECONDS: Final = 5.0
-"""How long to wait for a killed child: the system cannot end a process that hangs in a system call."""
-
-REST_SECONDS: Final = 1.0
-"""How long a thread that reads may take to deliver the rest after the child has ended."""
 
 
 class ChildChannel(DescriptorChannel):
@@ -117,10 +108,11 @@ class ChildChannel(DescriptorChannel):
             ours.pop_all()
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
-        # stderr is read from the start: a child whose stderr is full blocks, even before it serves.
+        # stderr is read from the start: a child whose stderr is full blocks, even before it serves. Little is read at
+        # a time: each byte may be a line, and takes a call.
         if callable(wanted):
             split = _Lines(partial(self.connection.run_callback, "stderr", wanted))
-            self._stderr_reader = open_reader(lines, split.received, split.failed, STDERR_BYTES)
+            self._stderr_reader = open_reader(lines, split.received, split.failed, 4096)
             self._stderr_reader.read(True)
         self.child = Child(process, self.program.own_session, self._on_exit)
 
@@ -157,7 +149,7 @@ class ChildChannel(DescriptorChannel):
     def kill(self) -> None:
         """Kill the child."""
         self._send_signal("SIGKILL")
-        self._schedule(KILL_SECONDS, self._release)
+        self._schedule(5.0, self._release)  # the system cannot end a process that hangs in a system call
 
     def _await_exit(self) -> None:
         """Wait for the child to end: its stdin is closed."""
@@ -166,7 +158,7 @@ class ChildChannel(DescriptorChannel):
 
     def _terminate(self) -> None:
         self._send_signal("SIGTERM")
-        self._schedule(self.program.terminate_seconds, self.kill)
+        self._schedule(self.program.exit_seconds, self.kill)
 
     def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
         if self._is_lost:
@@ -210,7 +202,7 @@ class ChildChannel(DescriptorChannel):
         if self._reader.read_rest():
             self._release()
         else:
-            self._next_step = asyncio.get_running_loop().call_later(REST_SECONDS, self._release)
+            self._next_step = asyncio.get_running_loop().call_later(1.0, self._release)
 
     def _release(self) -> None:
         """Release everything: the child can send nothing more."""
@@ -245,8 +237,8 @@ class StdioClient(Connection):
             function that is called with each line as text, without the line ending.
         own_session: Whether the child leads its own session (POSIX). Then Ctrl-C in the terminal does not reach
             it, and terminating or killing it includes the processes that it started.
-        exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM.
-        terminate_seconds: How long it may take to end after SIGTERM, before it gets SIGKILL.
+        exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM, and then
+            again, before it gets SIGKILL.
         options: Options of `Connection`. By default, text that the program prints between messages is skipped and
             reported as a fault (`resync`).
 
@@ -267,7 +259,6 @@ class StdioClient(Connection):
         stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None] = "inherit",
         own_session: bool = True,
         exit_seconds: float = END_SECONDS,
-        terminate_seconds: float = END_SECONDS,
         **options: Unpack[TransportOptions],
     ) -> None:
         # A string is a sequence, too: its characters would be the program and its arguments.
@@ -287,10 +278,7 @@ class StdioClient(Connection):
             checked_path("a value in env", value)
         place = None if cwd is None else checked_path("cwd", cwd)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)
-        check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
-        program = Program(
-            parts, env, place, stderr, own_session and sys.platform != "win32", exit_seconds, terminate_seconds
-        )
+        program = Program(parts, env, place, stderr, own_session and sys.platform != "win32", exit_seconds)
         channel = self.channel_class(program)
         # Programs print: a library that they use, a debugger, a shell that starts them.
         options.setdefault("resync", True)

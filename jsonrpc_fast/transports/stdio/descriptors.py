@@ -25,19 +25,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
 
 from ..channel import READ_BYTES, Channel, Events
-
-PIECES: Final = 64
-"""How many buffers go into one `writev`; every system allows more."""
-
-MAX_PIPE_BYTES: Final = 1024 * 1024
-"""The maximum capacity of a pipe (Linux, unprivileged): a process that has ended has left at most this much in it."""
-
-MIN_PRIVATE_FD: Final = 64
-"""The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
-
 
 OnReceived = Callable[[bytes], None]
 """Called by a reader on the loop's thread with each chunk, and with `b""` at the end."""
@@ -121,8 +110,9 @@ def duplicate(descriptor: int) -> int:
     if sys.platform != "win32":
         import fcntl
 
+        # At least 64: some programs pass 3, 4 and so on to their children.
         with contextlib.suppress(OSError):  # the limit on descriptors may be lower
-            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, MIN_PRIVATE_FD)
+            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
     return os.dup(descriptor)
 
 
@@ -264,10 +254,11 @@ class ReadyReader(Reader):
             self._loop.remove_reader(self._descriptor)
 
     def read_rest(self) -> bool:
-        # At most a full pipe: a process that the peer has started may write to it forever.
+        # At most a full pipe (1 MiB on Linux, unprivileged): a process that the peer has started may write to it
+        # forever.
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        for _ in range(MAX_PIPE_BYTES // self._read_bytes + 1):
+        for _ in range(1024 * 1024 // self._read_bytes + 1):
             if not self._has_ended and poll.poll(0):
                 self._ready()
         return True
@@ -311,8 +302,8 @@ class ReadyWriter(Writer):
         descriptor: int,
         drained: OnDrained,
         failed: OnFailed,
-        is_socket: bool = False,
-        restores_blocking: bool = False,
+        is_socket: bool,
+        restores_blocking: bool,
     ) -> None:
         super().__init__(descriptor, drained, failed)
         self._socket = socket.socket(fileno=descriptor) if is_socket else None
@@ -375,7 +366,8 @@ class ReadyWriter(Writer):
 
     def _ready(self) -> None:
         pieces = self._pieces
-        written = self._write_some(list(islice(pieces, PIECES)))
+        # Every system allows more than 64 buffers in one `writev`.
+        written = self._write_some(list(islice(pieces, 64)))
         self.unwritten_bytes -= written
         while written:
             piece = pieces.popleft()

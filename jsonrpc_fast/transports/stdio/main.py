@@ -27,7 +27,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from ..._checks import check_seconds, check_serve
 from ...errors import ConnectionLost
@@ -36,9 +36,6 @@ from ..protocol import TransportOptions
 from .child import GRACE_SECONDS, signal_children
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
-
-_OVERDUE_SECONDS: Final = 1.0
-"""How long what was cancelled after `end_seconds` may take to end."""
 
 
 def run_stdio(
@@ -103,8 +100,9 @@ def _ends_after_stdin(seconds: float | None) -> Iterator[None]:
         poll.register(watched, getattr(select, "POLLRDHUP", 0))
         poll.register(reader, 0)
         if reader not in dict(poll.poll()):
+            # One second more, for what was cancelled to end.
             poll.unregister(watched)
-            if not poll.poll((seconds + _OVERDUE_SECONDS) * 1000):
+            if not poll.poll((seconds + 1.0) * 1000):
                 text = f"stdin ended {seconds:g} s ago, and something still runs: the process ends\n"
                 with contextlib.suppress(OSError):  # the reader of stderr may be gone, too
                     os.write(2, text.encode())

@@ -25,13 +25,6 @@ from .transport import Meter, SocketTransport
 
 CHECKS: Final = 16
 """How many times the bytes that connections hold are added up while the maximum is received and sent."""
-BYTES_FOR_EACH: Final = 256
-"""The bytes are not added up before this much traffic per connection: adding them up takes time."""
-
-MAX_CONNECTIONS: Final = 1000
-"""The default of `max_connections`."""
-MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
-"""The default of `max_buffered_bytes`."""
 
 
 class Admission(Meter):
@@ -126,7 +119,8 @@ class Admission(Meter):
         self._is_check_due = False
         assert self._max_bytes is not None
         self.traffic = 0
-        self.check_at = max(self._max_bytes / CHECKS, BYTES_FOR_EACH * len(self._connections))
+        # Not before 256 bytes of traffic for each connection: adding up takes time.
+        self.check_at = max(self._max_bytes / CHECKS, 256 * len(self._connections))
         # A dropped connection holds its bytes until asyncio reports the loss, in a later turn. Counting it again would
         # drop others in its place.
         held = [(one.held_bytes(), one) for one in self._connections if one not in self._dropped]

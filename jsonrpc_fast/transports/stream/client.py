@@ -12,7 +12,7 @@ from typing import Final, Unpack
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
 from .tls import TlsChannel, check_context
 from .tls import ssl as tls
-from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
+from .transport import Meter, SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
 
 CONNECT_SECONDS: Final = 30.0
 """The default of `connect_seconds`."""
@@ -26,7 +26,7 @@ def tcp_channel(
     async def connect(protocol: asyncio.BufferedProtocol) -> None:
         await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
 
-    socket = SocketChannel(connect)
+    socket = SocketChannel(connect, Meter())
     return socket if context is None else TlsChannel(socket, context, server_hostname or host)
 
 
@@ -47,7 +47,7 @@ def _open_channel(opened: socket.socket) -> SocketChannel:
         opened.setblocking(False)
         await asyncio.get_running_loop().create_connection(lambda: protocol, sock=opened)
 
-    return SocketChannel(connect)
+    return SocketChannel(connect, Meter())
 
 
 class TcpClient(StreamTransport):
@@ -60,7 +60,7 @@ class TcpClient(StreamTransport):
         ssl: The TLS settings, such as `ssl.create_default_context()`; None: no TLS.
         server_hostname: The name that the server's certificate must have; `host` by default.
         connect_seconds: How long connecting may take, including TLS; None: as long as the system tries.
-        options: Options of `SocketTransport` and `Connection`.
+        options: Options of `StreamTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
@@ -102,7 +102,7 @@ class UnixClient(StreamTransport):
     Args:
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace. None with `sock`.
         sock: A connected socket, such as one of `socket.socketpair`, which belongs to the transport from now on.
-        options: Options of `SocketTransport` and `Connection`.
+        options: Options of `StreamTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
@@ -118,7 +118,7 @@ class UnixClient(StreamTransport):
         if (path is None) is (sock is None):
             raise TypeError("a UnixClient must have either a path or sock")
         if path is not None:
-            channel = SocketChannel(partial(_connect_unix, socket_path(path)))
+            channel = SocketChannel(partial(_connect_unix, socket_path(path)), Meter())
         elif sock is not None:
             channel = _open_channel(sock)
         super().__init__(channel, **options)

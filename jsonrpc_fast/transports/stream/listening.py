@@ -6,7 +6,8 @@ Rules:
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
-  - When the process has no more descriptors, asyncio reports that once a second (ACCEPTED_AT_ONCE), and retries.
+  - The kernel queues as many connections as the system allows (SOMAXCONN).
+  - When the process has no more descriptors, asyncio reports that once a second, and retries.
     uvloop reports nothing: libuv accepts the waiting connections with a descriptor in reserve, and closes them.
 """
 
@@ -20,22 +21,10 @@ import socket
 import stat
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ..._checks import check_type
 from .transport import is_abstract
-
-BACKLOG: Final = 100
-"""The default of `backlog`."""
-MAX_BACKLOG: Final = 2**31 - 1
-"""What listen(2) takes."""
-BIND_ATTEMPTS: Final = 10
-"""How many ports are tried to find one that is free on all addresses of a host."""
-ACCEPTED_AT_ONCE: Final = 1
-"""How many connections asyncio's own loops accept in a turn. They report a failure of accept(2), such as EMFILE, this
-many times a second, although their reason is the same."""
-FIRST_INHERITED: Final = 3
-"""The number of the first inherited descriptor (SD_LISTEN_FDS_START)."""
 
 Factory = Callable[[], asyncio.BaseProtocol]
 
@@ -60,7 +49,8 @@ def inherited_sockets() -> list[socket.socket]:
         return []
     if not (count.isascii() and count.isdecimal()):
         raise ValueError("LISTEN_FDS must be a number of descriptors, 0 or more")
-    found = [socket.socket(fileno=FIRST_INHERITED + index) for index in range(int(count))]
+    # SD_LISTEN_FDS_START is 3.
+    found = [socket.socket(fileno=3 + index) for index in range(int(count))]
     for inherited in found:
         inherited.set_inheritable(False)
     return found
@@ -99,50 +89,48 @@ def _is_unix(sock: socket.socket) -> bool:
     return sys.platform != "win32" and sock.family == socket.AF_UNIX
 
 
-async def listen_on(
-    loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket, backlog: int
-) -> asyncio.Server:
+async def listen_on(loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket) -> asyncio.Server:
     """Listen on a bound socket, or keep listening. It is closed if that fails."""
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(sock.close)
-        accepted = _backlog_of(loop, backlog)
-        options: dict[str, Any] = {"backlog": accepted}
+        options: dict[str, Any] = {"backlog": _accepted_at_once(loop)}
         if not _is_unix(sock):
             server = await loop.create_server(factory, sock=sock, **options)
         else:
             if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
                 options["cleanup_socket"] = False  # or asyncio removes the path
             server = await loop.create_unix_server(factory, sock=sock, **options)
-        if accepted != backlog:
-            _queue(server, backlog)
+        _queue(server)
         on_failure.pop_all()
     return server
 
 
-def _backlog_of(loop: asyncio.AbstractEventLoop, backlog: int) -> int:
-    """Return the backlog to give to a loop: asyncio's own accept as many connections in a turn as the kernel queues."""
-    return ACCEPTED_AT_ONCE if isinstance(loop, asyncio.SelectorEventLoop) else backlog
+def _accepted_at_once(loop: asyncio.AbstractEventLoop) -> int:
+    """Return the backlog to give to a loop.
+
+    asyncio's own accept as many connections in a turn, and report a failure of accept(2), such as EMFILE, this many
+    times a second, although their reason is the same.
+    """
+    return 1 if isinstance(loop, asyncio.SelectorEventLoop) else socket.SOMAXCONN
 
 
-def _queue(server: asyncio.Server, backlog: int) -> None:
+def _queue(server: asyncio.Server) -> None:
     """Let the kernel queue connections of a server that listens already."""
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as copy:  # asyncio hides `listen`
-            copy.listen(backlog)
+            copy.listen(socket.SOMAXCONN)
 
 
 async def listen_on_port(
-    loop: asyncio.AbstractEventLoop, factory: Factory, host: str | None, port: int, backlog: int, reuse_port: bool
+    loop: asyncio.AbstractEventLoop, factory: Factory, host: str | None, port: int
 ) -> asyncio.Server:
     """Listen on one port of all addresses of a host, or of the machine."""
-    wanted, accepted = port, _backlog_of(loop, backlog)
-    for attempt in range(BIND_ATTEMPTS):
+    wanted, attempts = port, 10
+    for attempt in range(attempts):
         try:
-            server = await loop.create_server(
-                factory, host, port, backlog=accepted, reuse_port=reuse_port or None, start_serving=False
-            )
+            server = await loop.create_server(factory, host, port, backlog=_accepted_at_once(loop), start_serving=False)
         except OSError:
-            if port == wanted or attempt == BIND_ATTEMPTS - 1:
+            if port == wanted or attempt == attempts - 1:
                 raise
             port = wanted  # the port is free only on the first address
             continue
@@ -153,8 +141,7 @@ async def listen_on_port(
         server.close()
         port = ports.pop()
     await server.start_serving()
-    if accepted != backlog:
-        _queue(server, backlog)
+    _queue(server)
     return server
 
 

@@ -25,8 +25,8 @@ from ...framing.http import HttpDetector
 from ...types import CANCEL_SECONDS, UNSET
 from ..channel import Events
 from ..connection import SERVE_SECONDS, State
-from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
-from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
+from .admission import Admission
+from .listening import bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel, check_context
 from .tls import ssl as tls
 from .transport import (
@@ -42,8 +42,6 @@ from .transport import (
 _logger: Final = logger_of("transports")
 _refusals: Final = Seldom()
 
-FIRST_MESSAGE_SECONDS: Final = 30.0
-"""The default of `first_message_seconds`."""
 _ACCEPTED_SOCKETS_INHERIT: Final = sys.platform == "linux"
 """Whether accepted sockets have the keep-alive of the listening one, which costs four system calls."""
 
@@ -55,7 +53,6 @@ class ListeningOptions(TypedDict, total=False):
     max_connections_per_host: int | None
     max_buffered_bytes: int | None
     sock: socket.socket | None
-    backlog: int
 
 
 class ServerOptions(SocketOptions, ListeningOptions, total=False):
@@ -78,7 +75,7 @@ class AcceptedSocket(SocketChannel):
     _probes = not _ACCEPTED_SOCKETS_INHERIT
 
     def __init__(self, server: StreamServer) -> None:
-        super().__init__(meter=server.admission)
+        super().__init__(None, server.admission)
         self._server = server
 
     def connection_made(self, transport: Any) -> None:
@@ -149,10 +146,9 @@ class StreamServer:
             is dropped, and the exception goes to the loop's exception handler unless the connection was lost.
         sock: A bound socket to listen on, such as one that several processes share, or an inherited one
             (`inherited_sockets`). The server takes ownership of it. None: the server binds a socket to its address.
-        backlog: How many connections the kernel queues until they are accepted; 100 by default.
         first_message_seconds: Seconds that a client may take until its first message is complete, after which it is
             dropped; 30 by default, None for clients that only listen. WebSocket has a limit for the handshake instead.
-        options: The bounds of `Admission`, such as `max_connections`; the options of `SocketTransport` and
+        options: The bounds of `Admission`, such as `max_connections`; the options of `StreamTransport` and
             `Connection`, which apply to each connection.
 
     Raises:
@@ -165,16 +161,14 @@ class StreamServer:
         self._connections: set[SocketTransport] = set()
         self.admission: Admission = Admission(
             self._connections,
-            rest.pop("max_connections", MAX_CONNECTIONS),
+            rest.pop("max_connections", 1000),
             rest.pop("max_connections_per_host", UNSET),
-            rest.pop("max_buffered_bytes", MAX_BUFFERED_BYTES),
+            rest.pop("max_buffered_bytes", 1024 * 1024 * 1024),
         )
         self._sock: socket.socket | None = rest.pop("sock", None)
         if self._sock is not None:
             check_socket(self._sock)
-        self._backlog: int = rest.pop("backlog", BACKLOG)
-        check_count("backlog", self._backlog, 1, MAX_BACKLOG, may_be_none=False)
-        self._first_message_seconds: float | None = rest.pop("first_message_seconds", FIRST_MESSAGE_SECONDS)
+        self._first_message_seconds: float | None = rest.pop("first_message_seconds", 30.0)
         check_seconds("first_message_seconds", self._first_message_seconds, may_be_zero=False)
         # Connections that have sent no whole message, in the order of their deadlines.
         self._silent: dict[SocketTransport, float] = {}
@@ -183,7 +177,6 @@ class StreamServer:
         self._options = rest
         self._check_options()  # checked here, not when the first client connects
         self._ssl: tls.SSLContext | None = None
-        self._handshake_seconds: float | None = None
         self._server: asyncio.Server | None = None
         self._is_started = self._is_closed = False  # `_is_closed`: no more connections are accepted
         self._tasks: set[asyncio.Task[object]] = set()
@@ -224,7 +217,7 @@ class StreamServer:
             if self._sock is None:
                 self._server = await self._listen(loop)
             else:
-                self._server = await listen_on(loop, self._protocol, self._sock, self._backlog)
+                self._server = await listen_on(loop, self._protocol, self._sock)
         finally:
             self._is_started = self._server is not None  # if it failed, `start` may be called again
         if _ACCEPTED_SOCKETS_INHERIT:
@@ -285,7 +278,7 @@ class StreamServer:
         raise NotImplementedError
 
     def _check_options(self) -> None:
-        StreamTransport(SocketChannel(), **self._options)
+        StreamTransport(SocketChannel(None, self.admission), **self._options)
 
     def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         """Return the connection over the channel of an accepted socket."""
@@ -293,7 +286,7 @@ class StreamServer:
 
     def _protocol(self) -> asyncio.BufferedProtocol:
         socket = AcceptedSocket(self)
-        socket.connection = self._new_connection(socket if self._ssl is None else TlsChannel(socket, self._ssl))
+        socket.connection = self._new_connection(socket if self._ssl is None else TlsChannel(socket, self._ssl, None))
         socket.connection.released = self.released
         return socket
 
@@ -371,7 +364,7 @@ class StreamServer:
         if not await self._is_ready(channel.socket):
             return False
         channel.socket.set_reading(True)  # nothing else reads before `serve` has started the transport
-        await asyncio.wait([channel.handshake], timeout=self._handshake_seconds)
+        await asyncio.wait([channel.handshake], timeout=HANDSHAKE_SECONDS)
         if channel.handshake.done():
             return channel.handshake.result()
         channel.abort()
@@ -386,10 +379,6 @@ class TcpServer(StreamServer):
         host: The host name or address to listen on; None: all interfaces.
         port: The port; 0 picks a free one, which `address` returns; None with `sock`.
         ssl: An SSLContext with a certificate; None: no TLS.
-        handshake_seconds: Seconds that a client may take for the TLS handshake; None: no limit.
-        reuse_port: Whether several processes may listen on the port (SO_REUSEPORT); the kernel picks one for each
-            connection. When a process closes, connections that it has not yet accepted are lost, unlike with a shared
-            `sock`.
         options: As in `StreamServer`.
 
     Raises:
@@ -403,29 +392,23 @@ class TcpServer(StreamServer):
         port: int | None = None,
         *,
         ssl: tls.SSLContext | None = None,
-        handshake_seconds: float | None = HANDSHAKE_SECONDS,
-        reuse_port: bool = False,
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(serve, **options)
         check_context(ssl)
-        check_seconds("handshake_seconds", handshake_seconds)
         check_type("host", host, str, may_be_none=True)
         check_count("port", port, 0, MAX_PORT)
-        check_type("reuse_port", reuse_port, bool)
         if (port is None) is (self._sock is None):
             raise ValueError("a server needs either a port or sock")
-        if self._sock is not None and (host is not None or reuse_port):
-            raise ValueError("host and reuse_port are for a port, not for sock")
+        if self._sock is not None and host is not None:
+            raise ValueError("host is for a port, not for sock")
         self._ssl = ssl
-        self._handshake_seconds = handshake_seconds
         self._host = host
         self._port = port
-        self._reuse_port = reuse_port
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         assert self._port is not None
-        return await listen_on_port(loop, self._protocol, self._host, self._port, self._backlog, self._reuse_port)
+        return await listen_on_port(loop, self._protocol, self._host, self._port)
 
 
 class UnixServer(StreamServer):
@@ -472,7 +455,7 @@ class UnixServer(StreamServer):
         self._inode = inode_of(self._path)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._free_address)
-            server = await listen_on(loop, self._protocol, bound, self._backlog)
+            server = await listen_on(loop, self._protocol, bound)
             on_failure.pop_all()
         return server
 

@@ -29,7 +29,7 @@ else:
         ssl = None
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""The default of `handshake_seconds`: how long the peer may take to open the connection."""
+"""How long a client of a server may take for each handshake, of TLS and of WebSocket."""
 READ_BYTES: Final = 64 * 1024
 """How many encrypted bytes are read at a time. They may be thousands of one-byte records, each of which costs a
 call."""
@@ -61,7 +61,7 @@ class TlsChannel(LayeredChannel):
 
     socket: SocketChannel
 
-    def __init__(self, socket: SocketChannel, context: ssl.SSLContext, server_hostname: str | None = None) -> None:
+    def __init__(self, socket: SocketChannel, context: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(socket)
         socket.read_bytes = READ_BYTES
         self._context = context

@@ -30,21 +30,13 @@ from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat
-from ..protocol import MAX_FAULTS, MessageOptions, TransportOptions
+from ..protocol import MAX_FAULTS, TransportOptions
 
 if TYPE_CHECKING:
     import ssl
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place."""
-
-# A lost machine is noticed after two minutes. The defaults of Linux are two hours, 75 seconds and 9 probes (tcp(7)).
-KEEPALIVE_SECONDS: Final = 60
-"""After this time without traffic, the system probes a TCP peer."""
-KEEPALIVE_INTERVAL: Final = 15
-"""Seconds between two probes."""
-KEEPALIVE_PROBES: Final = 4
-"""After this many probes without a response the connection is lost."""
 
 _PEER_OPTION: Final[int | None] = getattr(socket, "SO_PEERCRED", None)  # Linux
 _PEER_FORMAT: Final = struct.Struct("3i")
@@ -64,14 +56,10 @@ class PeerCredentials(NamedTuple):
     gid: int
 
 
-class MessageSocketOptions(MessageOptions, total=False):
-    """Keyword options of every transport over a socket; `SocketTransport` describes them."""
+class SocketOptions(TransportOptions, total=False):
+    """Keyword options of transports of bytes over a socket; `StreamTransport` and `Connection` describe them."""
 
     idle_seconds: float | None
-
-
-class SocketOptions(MessageSocketOptions, TransportOptions, total=False):
-    """Keyword options of transports of bytes over a socket; `SocketTransport` and `Connection` describe them."""
 
 
 Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
@@ -115,12 +103,12 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     _probes: ClassVar[bool] = True  # whether the keep-alive of the system is set here
     _dropped: asyncio.Future[None] | None = None  # what `drop` waits for
 
-    def __init__(self, connect: Connect | None = None, meter: Meter | None = None) -> None:
+    def __init__(self, connect: Connect | None, meter: Meter) -> None:
         self.transport: Any = None
         self.tls: ssl.SSLObject | None = None
         self.fault: Exception | None = None
         self._connect = connect
-        self._meter = Meter() if meter is None else meter
+        self._meter = meter
         self._buffer: memoryview
         self._reads = False
         self._has_ended = False  # the peer's stream has ended
@@ -339,8 +327,6 @@ class SocketTransport(Connection):
 
     Args:
         channel: The channel: the socket's, or one over it.
-        idle_seconds: A connection on which nothing arrives for this time, or up to an eighth longer, is aborted. Time
-            in which this side does not read is not counted. None: without limit.
         options: Options of `Connection`.
 
     Attributes:
@@ -356,22 +342,16 @@ class SocketTransport(Connection):
     released: Callable[[SocketTransport], None] | None = None
     _connect_seconds: float | None = None  # of clients
     _peer: Any = None
-    _heartbeats: tuple[Heartbeat, ...] = ()
+    _heartbeat: Heartbeat | None = None
 
-    def __init__(
-        self, channel: SocketOrLayer, *, idle_seconds: float | None = None, **options: Unpack[TransportOptions]
-    ) -> None:
+    def __init__(self, channel: SocketOrLayer, **options: Unpack[TransportOptions]) -> None:
         options.setdefault("max_faults", MAX_FAULTS)
         super().__init__(channel, **options)
-        check_seconds("idle_seconds", idle_seconds)
         # Before `open`: a server's channel has its socket, and can lose it, before it is opened.
         channel.events = self.channel_events
         while isinstance(channel, LayeredChannel):
             channel = channel.socket
         self.socket: SocketChannel = channel
-        if idle_seconds is not None:
-            fault = ConnectionLost(f"nothing arrived for {idle_seconds} seconds")
-            self._heartbeats = (Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self._abort_idle, fault)),)
 
     async def connect(self) -> None:
         opening = super().connect()
@@ -379,20 +359,16 @@ class SocketTransport(Connection):
 
     async def start(self) -> None:
         await super().start()
-        if not self.is_closing:
-            for heartbeat in self._heartbeats:
-                heartbeat.start()
+        if self._heartbeat is not None and not self.is_closing:
+            self._heartbeat.start()
 
     def closed(self) -> None:
-        for heartbeat in self._heartbeats:
-            heartbeat.stop()
-        self._heartbeats = ()  # they refer to this connection
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None  # it refers to this connection
         if self.released is not None:
             self.released(self)
             del self.released
-
-    def _abort_idle(self, fault: ConnectionLost) -> None:
-        self.abort(fault)
 
     @property
     def peer(self) -> Any:
@@ -415,7 +391,26 @@ class SocketTransport(Connection):
 
 
 class StreamTransport(SocketTransport):
-    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted."""
+    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted.
+
+    Args:
+        channel: The channel: the socket's, or TLS over it.
+        idle_seconds: A connection on which nothing arrives for this time, or up to an eighth longer, is aborted. Time
+            in which this side does not read is not counted. None: without limit.
+        options: Options of `Connection`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    def __init__(
+        self, channel: SocketOrLayer, *, idle_seconds: float | None = None, **options: Unpack[TransportOptions]
+    ) -> None:
+        super().__init__(channel, **options)
+        check_seconds("idle_seconds", idle_seconds)
+        if idle_seconds is not None:
+            fault = ConnectionLost(f"nothing arrived for {idle_seconds} seconds")
+            self._heartbeat = Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self.abort, fault))
 
 
 async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> None:
@@ -454,11 +449,9 @@ def keep_alive(connected: Any) -> None:
         return
     with contextlib.suppress(OSError):  # closed already
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (
-            ("TCP_KEEPIDLE", KEEPALIVE_SECONDS),
-            ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
-            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        ):
+        # A lost machine is noticed after two minutes: the first probe after 60 seconds without traffic, and 4 of them,
+        # 15 seconds apart. The defaults of Linux are two hours, 9 probes and 75 seconds (tcp(7)).
+        for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
             if hasattr(socket, name):
                 connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 

@@ -422,13 +422,6 @@ class WebSocketChannel(LayeredChannel):
 
     # Keeping alive.
 
-    def abort_idle(self, fault: ConnectionLost) -> None:
-        """Abort because nothing has arrived for too long. A peer that is alive is told why."""
-        self.fault = self.fault or fault
-        if self._phase is _OPEN:
-            self._send_close(CloseCode.POLICY_VIOLATION)
-        self.socket.abort()
-
     def ping(self) -> None:
         """Ping a peer from which nothing arrives, unless too much is unwritten."""
         if self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:

@@ -93,14 +93,13 @@ class WebSocketClient(WebSocketTransport):
 
     Args:
         uri: A URI with the scheme `ws` or `wss`. Its user and password are sent as basic authorization.
-        headers: Further headers of the handshake request.
-        origin: The Origin header, for servers that require it.
+        headers: Further headers of the handshake request, such as the Origin that a server requires.
         subprotocols: The subprotocols to offer, the preferred ones first.
         compression: Whether to offer permessage-deflate. It saves bytes, and costs time and memory on both sides.
             Without `limits`, a message may then have at most 1 MiB.
         ssl: The TLS settings for `wss`; by default those of `ssl.create_default_context`.
         connect_seconds: How long connecting may take, with TLS and the handshake; None: no limit.
-        options: Options of `WebSocketTransport`, `SocketTransport` and `Connection`.
+        options: Options of `WebSocketTransport` and `Connection`.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -112,7 +111,6 @@ class WebSocketClient(WebSocketTransport):
         uri: str,
         *,
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-        origin: str | None = None,
         subprotocols: Sequence[str] | None = None,
         compression: bool = False,
         ssl: tls.SSLContext | None = None,
@@ -123,7 +121,6 @@ class WebSocketClient(WebSocketTransport):
         check_context(ssl)
         check_type("uri", uri, str)
         check_type("headers", headers, Iterable)
-        check_type("origin", origin, str, may_be_none=True)
         check_items("subprotocols", subprotocols, str)
         parsed = parse_uri(uri)
         if ssl is not None and not parsed.secure:
@@ -134,7 +131,6 @@ class WebSocketClient(WebSocketTransport):
         def new_wire(max_bytes: int) -> ClientProtocol:
             return ClientProtocol(
                 parsed,
-                origin=cast("Any", origin),
                 extensions=extensions,
                 subprotocols=cast("Any", subprotocols),
                 max_size=max_bytes,

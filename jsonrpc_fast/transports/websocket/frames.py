@@ -23,7 +23,6 @@ from websockets.frames import apply_mask  # type: ignore[attr-defined]
 # The first two bytes of a frame (section 5.2): FIN, three bits for extensions and the opcode; MASK and the length.
 TEXT: Final = 0x81  # the first byte of a whole text message
 BINARY: Final = 0x82
-DATA: Final = frozenset((0x00, 0x01, 0x02, 0x80, TEXT, BINARY))  # without an extension
 OPCODE: Final = 0x0F  # 0 in all fragments but the first
 FIN: Final = 0x80  # the bit of a whole message, and of its last fragment
 CLOSE: Final = 0x88
@@ -31,15 +30,8 @@ PING: Final = 0x89
 PONG: Final = 0x8A
 MASKED: Final = 0x80
 SMALL_LENGTH: Final = 126  # shorter payloads have their length in the second byte
-LARGE_LENGTH: Final = 65536  # longer payloads have eight bytes of length
 SMALL_HEADS: Final = [bytes((TEXT, length)) for length in range(SMALL_LENGTH)]
 MASKED_HEADS: Final = [bytes((TEXT, MASKED | length)) for length in range(SMALL_LENGTH)]
-KEYS: Final = 1024
-"""How many masking keys are made at a time: a system call costs more than a small frame."""
-STEP_TEXTS: Final = 64
-"""How many text messages are read at a time."""
-FRAME_BYTES: Final = 2
-"""The size of the smallest frame."""
 
 _Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
@@ -67,7 +59,7 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._unread: bytes | bytearray = b""
         self._read_bytes = 0  # of `_unread`
-        self._wanted_bytes = FRAME_BYTES  # how much must be unread for the next frame
+        self._wanted_bytes = 2  # how much must be unread for the next frame; 2 is the smallest one
 
     def __len__(self) -> int:
         return len(self._unread) - self._read_bytes
@@ -92,7 +84,7 @@ class FrameReader:
         """Drop received data."""
         self._unread = b""
         self._read_bytes = 0
-        self._wanted_bytes = FRAME_BYTES
+        self._wanted_bytes = 2
 
     def whole_text(self, data: bytes) -> bytes | None:
         """Return the payload of a chunk that is one small text message, as most are; None for any other chunk."""
@@ -110,13 +102,13 @@ class FrameReader:
         return None
 
     def next_texts(self) -> list[bytes]:
-        """Return the payloads of the next small text messages; an empty one becomes a blank."""
+        """Return the payloads of up to 64 small text messages; an empty one becomes a blank."""
         data, at, head_bytes, mask_bit = self._unread, self._read_bytes, self._head_bytes, self._mask_bit
         # Only texts whose length is in the second byte: a longer one needs a call of its own anyway.
         longest = min(self._max_bytes, SMALL_LENGTH - 1)
         texts: list[bytes] = []
         size = len(data) if self.is_plain else 0
-        while at + head_bytes <= size and data[at] == TEXT and len(texts) < STEP_TEXTS:
+        while at + head_bytes <= size and data[at] == TEXT and len(texts) < 64:
             length = data[at + 1] ^ mask_bit
             start = at + head_bytes
             end = start + length
@@ -136,8 +128,8 @@ class FrameReader:
         it.
         """
         data, at, size = self._unread, self._read_bytes, len(self._unread)
-        self._wanted_bytes = FRAME_BYTES
-        if size - at < FRAME_BYTES:
+        self._wanted_bytes = 2
+        if size - at < 2:
             return None
         first, second = data[at], data[at + 1]
         start, length = at + 2, second & 0x7F
@@ -158,7 +150,11 @@ class FrameReader:
             self._wanted_bytes = end - at
             return None
         # Section 5.5: a control frame is no longer than 125 bytes, and is not fragmented.
-        is_raw = end - start >= SMALL_LENGTH if first in (PING, PONG) else first not in DATA or not self.is_plain
+        is_raw = (
+            end - start >= SMALL_LENGTH
+            if first in (PING, PONG)
+            else first not in (0x00, 0x01, 0x02, 0x80, TEXT, BINARY) or not self.is_plain
+        )
         found = bytes(data[at:end] if is_raw else data[start:end])
         if self._mask_bit and not is_raw:
             found = apply_mask(found, data[start - 4 : start])
@@ -218,9 +214,10 @@ class MaskedFrames:
     def __call__(self, data: bytes) -> bytes:
         """Return a text message."""
         at = self._next_key
-        # Keys must be unpredictable (section 5.3), so they come from the system, and none is used twice.
+        # Keys must be unpredictable (section 5.3), so they come from the system, and none is used twice. 1024 at a
+        # time: a system call costs more than a small frame.
         if at == len(self._keys):
-            self._keys, at = os.urandom(4 * KEYS), 0
+            self._keys, at = os.urandom(4 * 1024), 0
         self._next_key = at + 4
         key = self._keys[at : at + 4]
         length = len(data)
@@ -229,6 +226,6 @@ class MaskedFrames:
 
 
 def _large_head(length: int, mask_bit: int) -> bytes:
-    if length < LARGE_LENGTH:
+    if length < 65536:
         return bytes((TEXT, 126 | mask_bit, length >> 8, length & 255))
     return bytes((TEXT, 127 | mask_bit)) + length.to_bytes(8, "big")

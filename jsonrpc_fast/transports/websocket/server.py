@@ -28,7 +28,6 @@ from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
-from ..stream.tls import HANDSHAKE_SECONDS
 from ..stream.tls import ssl as tls
 from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport
 from .channel import Phase, WebSocketChannel
@@ -39,8 +38,6 @@ Authorize = Callable[[str, Headers], HTTPStatus | None]
 
 class WebSocketServerOptions(WebSocketOptions, ListeningOptions, total=False):
     """Keyword options of a WebSocket server; `WebSocketServer` describes them."""
-
-    reuse_port: bool
 
 
 class AcceptedChannel(WebSocketChannel):
@@ -158,10 +155,8 @@ class WebSocketServer(TcpServer):
         compression: Whether to accept permessage-deflate. It saves bytes, and costs time and memory on both sides.
             Without `limits`, a message may then have at most 1 MiB.
         ssl: As in `TcpServer`.
-        handshake_seconds: How long a client may take for the TLS handshake, and then for the WebSocket handshake; None:
-            no limit.
-        options: `sock`, `backlog` and `reuse_port` as in `TcpServer`, options of `Admission`, and those of
-            `WebSocketTransport` for each connection.
+        options: `sock` as in `TcpServer`, options of `Admission`, and those of `WebSocketTransport` for each
+            connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -178,7 +173,6 @@ class WebSocketServer(TcpServer):
         authorize: Authorize | None = None,
         compression: bool = False,
         ssl: tls.SSLContext | None = None,
-        handshake_seconds: float | None = HANDSHAKE_SECONDS,
         **options: Unpack[WebSocketServerOptions],
     ) -> None:
         check_items("origins", origins, str, re.Pattern)
@@ -192,7 +186,7 @@ class WebSocketServer(TcpServer):
         self._authorize = authorize
         self._compression = compression
         options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))
-        super().__init__(serve, host, port, ssl=ssl, handshake_seconds=handshake_seconds, **cast("Any", options))
+        super().__init__(serve, host, port, ssl=ssl, **cast("Any", options))
 
     def new_wire(self, max_bytes: int) -> ServerProtocol:
         """Return the state of a new connection in the library."""
@@ -218,7 +212,7 @@ class WebSocketServer(TcpServer):
         return found[0] if found else HTTPStatus.INTERNAL_SERVER_ERROR
 
     def _check_options(self) -> None:
-        WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)
+        WebSocketTransport(WebSocketChannel(SocketChannel(None, self.admission)), **self._options)
 
     def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         return AcceptedWebSocket(self, channel, cast("WebSocketOptions", self._options))

@@ -15,20 +15,18 @@ from typing import Final, Unpack
 from ..._checks import check_seconds
 from ...codec import ParseError
 from ...codes import ParseErrorCode
-from ...errors import ConnectionLost
 from ...profile import JSONRPC, Limits, Profile
 from ..close_codes import CloseCode
 from ..heartbeat import Heartbeat
-from ..stream.transport import MessageSocketOptions, SocketTransport
+from ..protocol import MessageOptions
+from ..stream.transport import SocketTransport
 from .channel import WebSocketChannel
 
-PING_SECONDS: Final = 20.0
-"""The default of `ping_seconds`."""
 UNFOLDED_BYTES: Final = 1024 * 1024
 """The default of `Limits.message_bytes` with compression: a frame a thousand times smaller may expand to this size."""
 
 
-class WebSocketOptions(MessageSocketOptions, total=False):
+class WebSocketOptions(MessageOptions, total=False):
     """Keyword options of every WebSocket; `WebSocketTransport` describes them."""
 
     ping_seconds: float | None
@@ -48,7 +46,7 @@ class WebSocketTransport(SocketTransport):
         channel: The channel.
         ping_seconds: How long nothing may arrive before the peer is pinged. After twice this time the connection is
             lost. None: no pings and no limit.
-        options: Options of `SocketTransport` and `Connection`.
+        options: Options of `Connection`.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -60,14 +58,13 @@ class WebSocketTransport(SocketTransport):
         self,
         channel: WebSocketChannel,
         *,
-        ping_seconds: float | None = PING_SECONDS,
-        **options: Unpack[MessageSocketOptions],
+        ping_seconds: float | None = 20.0,
+        **options: Unpack[MessageOptions],
     ) -> None:
         super().__init__(channel, **options)
         check_seconds("ping_seconds", ping_seconds)
         if ping_seconds is not None:
-            heartbeat = Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent)
-            self._heartbeats = (*self._heartbeats, heartbeat)
+            self._heartbeat = Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent)
         channel.max_bytes = self.profile.limits.message_bytes
 
     @property
@@ -93,9 +90,6 @@ class WebSocketTransport(SocketTransport):
     @property
     def received_chunks(self) -> int:
         return self.channel.chunks
-
-    def _abort_idle(self, fault: ConnectionLost) -> None:
-        self.channel.abort_idle(fault)
 
     def finish_channel(self) -> None:
         if self.fault is not None:

@@ -89,7 +89,7 @@ async def test_a_child_that_does_not_end(
     monkeypatch.chdir(tmp_path)
     move = moving_clock()
     script = f"""{trap} echo '{{"jsonrpc":"2.0","method":"ready"}}'; while :; do sleep 0.05; done"""
-    child = Child(["sh", "-c", script], exit_seconds=60, terminate_seconds=60)
+    child = Child(["sh", "-c", script], exit_seconds=60)
     await child.start()
     await child.recorder.wait_for(1)
     closing = asyncio.create_task(child.close())
