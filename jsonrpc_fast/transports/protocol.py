@@ -1,15 +1,14 @@
 """The interface of every transport: a channel of messages in both directions, on asyncio.
 
 Rules:
-  - A transport subclasses `Transport`, sets the three callbacks to None and defines the methods. What it does not
-    define has the documented default, so that the layers above ask every transport in the same way.
-  - The layers above set callbacks and read attributes; they never ask whether a transport has them.
+  - A transport subclasses `Transport` and defines the methods. What it does not define has the documented default, so
+    that the layers above set callbacks and read attributes of every transport in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
 from ..codec import Notification, ParseError, Request, Response
 from ..framing.frames import Framing
@@ -25,8 +24,7 @@ Sendable: TypeAlias = _Message | list[_Message] | tuple[_Message, ...] | bytes
 """What `send` accepts: a message, a batch, or one JSON text as returned by `encode` and the other encoders."""
 
 
-@runtime_checkable
-class Transport(Protocol):
+class Transport:
     """A channel of messages in both directions.
 
     Callbacks run on the event loop's thread, and methods must be called on it.
@@ -93,12 +91,12 @@ class Transport(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether the channel is open for sending."""
-        ...
+        raise NotImplementedError
 
     @property
     def write_buffer_bytes(self) -> int:
         """The number of accepted bytes that the system has not taken yet."""
-        ...
+        raise NotImplementedError
 
     async def connect(self) -> None:
         """Open the channel.
@@ -108,7 +106,7 @@ class Transport(Protocol):
             ConnectionLost: The transport was closed meanwhile.
             OSError: It cannot be opened.
         """
-        ...
+        raise NotImplementedError
 
     async def start(self) -> None:
         """Begin to deliver messages; connect first if necessary.
@@ -117,7 +115,7 @@ class Transport(Protocol):
             StateError: The transport was started before, or closed.
             OSError: The channel cannot be opened.
         """
-        ...
+        raise NotImplementedError
 
     def send(self, message: Sendable) -> None:
         """Encode a message or a batch and queue it, without blocking. No callback runs before it returns.
@@ -131,7 +129,7 @@ class Transport(Protocol):
             ConnectionLost: The transport is closed, or the channel broke.
             EncodeError, TypeError, ValueError: The message cannot be written. Nothing was queued.
         """
-        ...
+        raise NotImplementedError
 
     async def drain(self) -> None:
         """Wait until the write buffer is below its high-water mark.
@@ -140,15 +138,15 @@ class Transport(Protocol):
             StateError: The transport is not connected yet.
             ConnectionLost: The transport is closed, or the channel broke.
         """
-        ...
+        raise NotImplementedError
 
     def pause_reading(self) -> None:
         """Stop delivering until `resume_reading` is called."""
-        ...
+        raise NotImplementedError
 
     def resume_reading(self) -> None:
         """Resume delivering after `pause_reading`."""
-        ...
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Write all accepted messages, then close the channel.
@@ -156,11 +154,11 @@ class Transport(Protocol):
         Messages that still arrive are dropped. A second call only waits for the first. Cancelling the call does not
         stop the closing.
         """
-        ...
+        raise NotImplementedError
 
     async def disconnect(self) -> None:
         """Close the channel at once. Accepted bytes that are not written yet are dropped."""
-        ...
+        raise NotImplementedError
 
 
 _CALLBACKS: Final = (
@@ -196,31 +194,14 @@ def set_callbacks(transport: Transport, **callbacks: Any) -> Callable[[], None]:
     return undo
 
 
-_MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))
-
-
-def is_transport(value: object) -> bool:
-    """Return whether an object has all members of `Transport`, by inheritance or by a `__getattr__`."""
-    return not _missing_members(value)
-
-
 def check_transport(transport: object) -> None:
     """Check that an argument is a transport.
 
     Raises:
-        TypeError: It is not a transport. If it has some members of one, the text names the missing ones.
+        TypeError: It is not a transport.
     """
-    missing = _missing_members(transport)
-    if missing:
-        lacks = "" if len(missing) == len(_MEMBERS) else f", which lacks {', '.join(missing)}"
-        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}{lacks}")
-
-
-def _missing_members(value: object) -> list[str]:
-    if Transport in type(value).__mro__:
-        return []
-    # `isinstance` does not see the attributes of a wrapper with `__getattr__` from Python 3.12 on.
-    return [name for name in _MEMBERS if not hasattr(value, name)]
+    if not isinstance(transport, Transport):
+        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}")
 
 
 def is_strict_enough(transport: Transport, profile: Profile) -> bool:
