@@ -1,10 +1,8 @@
 """The common part of the endpoints: options, checks of a request, and responses that need no function.
 
-Rules:
-  - Every way into an endpoint makes the same checks in the same order: those of the headers before the body is read,
-    those of the body before it is decoded.
-  - A body that does not have its declared length is refused: a framework has already read a part of it, or it was
-    truncated.
+Every way into an endpoint makes the same checks in the same order: those of the headers before the body is read, those
+of the body before it is decoded. A body that does not have its declared length is refused: a framework has already read
+a part of it, or it was truncated.
 """
 
 from __future__ import annotations
@@ -40,19 +38,6 @@ HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 """The headers of a request as a framework holds them: by name, or as pairs."""
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
-_WITHOUT_BODY: Final = frozenset({204, 205, 304})
-"""A client reads the body of such a response as the beginning of the next one (RFC 9112, section 6.3)."""
-
-_ALLOW: Final = (b"allow", b"POST, OPTIONS")
-_ALLOW_HEALTH: Final = (b"allow", b"GET, HEAD, OPTIONS")
-_ALLOW_PAGE: Final = (b"allow", b"GET, HEAD, POST, OPTIONS")
-_PAGE_FIELDS: Final = (
-    (b"content-type", b"text/html; charset=utf-8"),
-    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"vary", b"accept"),
-)
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -152,15 +137,23 @@ class BaseEndpoint:
         """Return the response to a request that is not a POST."""
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
-        allow = _ALLOW_HEALTH if is_health else _ALLOW_PAGE if self._page else _ALLOW
+        methods = b"GET, HEAD, POST, OPTIONS" if self._page else b"POST, OPTIONS"
+        allow = b"allow", b"GET, HEAD, OPTIONS" if is_health else methods
         # Without CORS headers a browser refuses to send a cross-origin JSON request, as intended.
         if method == "OPTIONS":
             return 204, [allow], b""
         if is_health and method in ("GET", "HEAD"):
             return text_response(200, b"ok\n", method)
         if self._page and method in ("GET", "HEAD") and b"text/html" in headers.get(b"accept", b""):
-            length = b"content-length", b"%d" % len(PAGE)
-            return 200, [*_PAGE_FIELDS, length], b"" if method == "HEAD" else PAGE
+            fields: list[Header] = [
+                (b"content-type", b"text/html; charset=utf-8"),
+                (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+                (b"x-content-type-options", b"nosniff"),
+                (b"referrer-policy", b"no-referrer"),
+                (b"vary", b"accept"),
+                (b"content-length", b"%d" % len(PAGE)),
+            ]
+            return 200, fields, b"" if method == "HEAD" else PAGE
         raise Refusal(405, "JSON-RPC messages are sent with POST.", [allow])
 
     def _respond_with(self, context: Any, response: bytes) -> HttpResponse:
@@ -169,7 +162,8 @@ class BaseEndpoint:
         if self._respond is not None:
             status, added = self._respond(context, response)
             check_status(status, 200)
-            if response and status in _WITHOUT_BODY:
+            # A client reads the body of such a response as the beginning of the next one (RFC 9112, section 6.3).
+            if response and status in (204, 205, 304):
                 raise ValueError(f"a response with the status {status} has no body")
             fields += checked_fields(added)
         if response:

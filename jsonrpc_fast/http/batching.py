@@ -3,13 +3,13 @@
     batching = Batching(client, max_items=100)
     blocks = await asyncio.gather(*[batching.call("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
 
+Calls with the same options that begin in one turn of the loop are sent together. A single call is sent without a batch,
+and so is a notification, at once.
+
 Rules:
-  - Calls with the same options that begin in one turn of the loop are sent together, at most `max_items` in a batch.
-    A single call is sent without a batch, and so is a notification, at once.
-  - Each caller gets its own result or exception. An error for the whole batch is raised to each caller, and so is a
-    lost connection.
+  - Each caller gets its own result or exception: params that cannot be encoded fail their own call, and the others are
+    sent. An error for the whole batch is raised to each caller, and so is a lost connection.
   - Cancelling a caller cancels no other call. When no call of a batch is awaited any longer, its request is given up.
-  - Params that cannot be encoded fail their own call: the others are sent.
 """
 
 from __future__ import annotations

@@ -3,18 +3,14 @@
     with HttpClient("https://example.org/rpc", auth=("user", "password")) as client:
         total = client.call("add", [1, 2])
 
-Rules:
-  - Every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
-    `ConnectionLost`, `HttpStatusError`, `InvalidResponse`.
-  - exchanges.py says which response settles a call.
-  - No request is sent a second time, and redirects are followed only if httpx2 is configured to follow them.
+No request is sent a second time, and redirects are followed only if httpx2 is configured to follow them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from .._checks import check_count, check_headers, check_seconds
 from ..codec._json import Default
@@ -25,7 +21,6 @@ from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS
 from .exchanges import ExchangeClient, ReadResponse
 from .library import (
-    ACCEPTED,
     ERRORS,
     Inflater,
     check_client,
@@ -46,11 +41,6 @@ except ImportError as _error:
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
 
-MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of a response, by default."""
-
-_HEADERS: Final = {"accept": "application/json", "accept-encoding": ACCEPTED, "content-type": "application/json"}
-
 
 class _BaseClient(ExchangeClient, Generic[C]):
     """The part that both clients share: all except IO. The `_post` of the sync client never suspends; see `done`."""
@@ -64,7 +54,7 @@ class _BaseClient(ExchangeClient, Generic[C]):
         client: C | None = None,
         *,
         timeout: float | None = TIMEOUT_SECONDS,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        max_response_bytes: int = 64 * 1024 * 1024,
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Default = None,
@@ -87,7 +77,8 @@ class _BaseClient(ExchangeClient, Generic[C]):
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
         check_headers(headers)
-        sent = httpx2.Headers(_HEADERS)
+        json_type = "application/json"
+        sent = httpx2.Headers({"accept": json_type, "accept-encoding": "gzip", "content-type": json_type})
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
 
@@ -126,7 +117,7 @@ class HttpClient(_BaseClient[httpx2.Client], BlockingBatchCaller):
         timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
             limit. Until the body of the response begins, it bounds each wait for the network instead, which a server
             that sends its headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
-        max_response_bytes: The maximum size of a response in bytes, after decompression.
+        max_response_bytes: The maximum size of a response in bytes, after decompression; 64 MiB by default.
         profile: The rules for responses, and the form of requests (`Profile.writes`).
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.

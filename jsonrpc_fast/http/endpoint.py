@@ -6,17 +6,16 @@ The method `serve` is for frameworks that do not speak ASGI, such as aiohttp, or
 
 Rules:
   - A message or a batch in the body of a POST gets 200 and the response, or 204 if there is no response. JSON-RPC
-    errors have the status 200 too, unless `respond` says otherwise.
-  - A fault of the HTTP request gets a status and plain text, before anything is decoded: 400, 403 and 421
-    (origin and host), 405, 408, 413, 415. The connection is closed if the body is not read.
+    errors have the status 200 too, unless `respond` says otherwise. A fault of the HTTP request gets a status and plain
+    text, before anything is decoded: 400, 403 and 421 (origin and host), 405, 408, 413, 415; and the connection is
+    closed if the body is not read.
   - When the client disconnects, the functions that serve its request are cancelled.
-  - A request that sync functions serve needs neither a timer nor a task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
@@ -44,16 +43,13 @@ from .requests import (
     refusal_response,
 )
 
-BODY_SECONDS: Final = 30.0
-"""How long a body may take to arrive, by default."""
-
 
 class Endpoint(BaseEndpoint):
     """An ASGI application that serves JSON-RPC over POST, at any path. It needs asyncio.
 
     Args:
         handlers: A `Handlers`, or functions by method.
-        body_seconds: How long a body may take to arrive; None: no limit.
+        body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
         timeout: As in `Handlers.dispatch_async`: seconds for the functions of one body; None: no limit.
         max_handlers: As in `Handlers.dispatch_async`: how many async functions of a batch run at a time.
         options: See `EndpointOptions`. `context` may be an async function.
@@ -68,7 +64,7 @@ class Endpoint(BaseEndpoint):
         self,
         handlers: Handlers | Mapping[str, Callable[..., Any]],
         *,
-        body_seconds: float | None = BODY_SECONDS,
+        body_seconds: float | None = 30.0,
         timeout: float | None = None,
         max_handlers: int = 256,
         **options: Unpack[EndpointOptions],

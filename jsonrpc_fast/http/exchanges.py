@@ -1,10 +1,9 @@
 """Clients each of whose calls is an exchange: one request and its response, over HTTP or another carrier. No IO.
 
-Rules:
-  - A response settles a call only if it has the id of the call. So does an error with the id null or without an id: the
-    HTTP response belongs to this request, in every profile. In a batch such an error belongs to the whole batch if
-    it is the only response, and otherwise to the only call without a response.
-  - If a response settles a call, the HTTP status is ignored, because some servers map error codes to statuses.
+A response settles a call only if it has the id of the call. So does an error with the id null or without an id: the
+HTTP response belongs to this request, in every profile. In a batch such an error belongs to the whole batch if it is
+the only response, and otherwise to the only call without a response. The HTTP status of a response that settles a call
+is ignored, because some servers map error codes to statuses.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, Params, ParseError, Response, decode
@@ -27,8 +26,6 @@ from ..profile import Profile, check_batches
 from ..types import UNSET, Unset
 
 __all__ = ["ExchangeClient", "ReadResponse"]
-
-_SHOWN_BYTES: Final = 4096
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -48,7 +45,7 @@ class ReadResponse:
         return 200 <= self.status < 300
 
     def status_error(self) -> HttpStatusError:
-        return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES], len(self.body))
+        return HttpStatusError(self.status, dict(self.headers), self.body[:4096], len(self.body))
 
     def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
         """Return the exception for an HTTP response that contains no response to the call."""

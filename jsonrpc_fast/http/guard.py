@@ -1,10 +1,9 @@
 """How an ASGI application runs the work of a request: its time, its client's disconnection, its user's functions.
 
+The work runs in the task that awaits it, and needs neither a timer nor a task if it ends without suspending.
+
 Rules:
-  - Work that ends without suspending needs neither a timer nor a task.
-  - The work runs in the task that awaits it. The guard cancels it by cancelling that task, and catches the
-    cancellation.
-  - Any other cancellation propagates.
+  - The guard cancels the work by cancelling that task, and catches this cancellation and no other.
   - An endpoint of JSON-RPC leaves an exception of a user's function to the server, which sends 500 and logs it, as for
     any application. MCP does both itself, because no log may show a token. A `Refusal` becomes the response.
 """
@@ -35,8 +34,6 @@ Result = TypeVar("Result")
 
 WATCH_SECONDS: Final = 0.05
 """How long work continues before a task watches for the client's disconnection."""
-
-_WATCHER_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -85,7 +82,7 @@ class Cancellable(Generic[Result]):
             # The watcher is inside `receive`: it has to end first.
             if self._watcher is not None and not self._watcher.done():
                 self._watcher.cancel()
-                yield from asyncio.wait([self._watcher], timeout=_WATCHER_SECONDS).__await__()
+                yield from asyncio.wait([self._watcher], timeout=1.0).__await__()
         finally:
             if timer is not None:
                 timer.cancel()

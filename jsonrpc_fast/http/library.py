@@ -118,12 +118,8 @@ def _tls_context(*environment: str | None) -> Any:
     return httpx2.create_ssl_context()
 
 
-ACCEPTED: Final = "gzip"
-"""The content codings that a request accepts. brotli and zstd expand data without a useful bound."""
 PIECE_BYTES: Final = 64 * 1024
 """The maximum size of a piece of a body that was compressed."""
-
-_GZIP: Final = zlib.MAX_WBITS | 16
 
 
 def received_chunks(response: Any) -> Iterator[bytes]:
@@ -158,9 +154,9 @@ class Inflater:
     __slots__ = ("_has_begun", "_inflater")
 
     def __init__(self, coding: str) -> None:
-        if coding not in ("", ACCEPTED):
+        if coding not in ("", "gzip"):  # brotli and zstd expand data without a useful bound
             raise InvalidResponse("the content coding of the response is not supported")
-        self._inflater = zlib.decompressobj(_GZIP) if coding else None
+        self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding else None
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -174,7 +170,7 @@ class Inflater:
             return
         while chunk:
             if self._inflater.eof:  # another member follows (RFC 1952, section 2.2)
-                self._inflater = zlib.decompressobj(_GZIP)
+                self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
             self._has_begun = is_full = True
             while is_full:  # zlib may hold more output although it has read all input
                 try:

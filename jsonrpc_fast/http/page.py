@@ -1,11 +1,9 @@
 """A page on which people read and try the methods of a server: one file, which asks no other host for anything.
 
-Rules:
-  - The page contains nothing of the server. It asks `rpc.discover` with the visitor's own authorization, so the
-    endpoint decides as for any other call what a visitor may see.
-  - The Content-Security-Policy allows the page's own script and style, by their checksums, and requests to its own
-    origin.
-  - Numbers are sent and shown as they were typed and received: no value passes through a number of JavaScript.
+The page contains nothing of the server. It asks `rpc.discover` with the visitor's own authorization, so the endpoint
+decides as for any other call what a visitor may see. Its Content-Security-Policy allows its own script and style, by
+their checksums, and requests to its own origin. No number passes through a number of JavaScript: it is sent and shown
+as it was typed and received.
 """
 
 from __future__ import annotations
@@ -269,7 +267,6 @@ CONTENT_SECURITY_POLICY: Final = f"{_POLICY}; connect-src 'self'; frame-ancestor
 """The header `Content-Security-Policy` of the page."""
 PAGE: Final = _BODY.format(policy="", style=_STYLE, hidden="", document="", script=_SCRIPT).encode()
 """The page of a server, in UTF-8."""
-_IN_A_SCRIPT: Final = re.compile(r"[<>&\u2028\u2029]")
 
 
 def methods_page(document: dict[str, Any], before: str, after: str = "") -> str:
@@ -284,7 +281,8 @@ def methods_page(document: dict[str, Any], before: str, after: str = "") -> str:
         The page, as HTML. It cannot call the server: its forms show the command that does.
     """
     # Escaped, so that no text of the document can end the element.
-    data = _IN_A_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(document, ensure_ascii=False))
+    text = json.dumps(document, ensure_ascii=False)
+    data = re.sub(r"[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
     command = f'data-before="{escape(before)}" data-after="{escape(after)}"'
     return _BODY.format(
         policy=f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n',

@@ -1,11 +1,8 @@
 """Checks of an HTTP request that carries JSON-RPC. The endpoints and MCP's Streamable HTTP share them.
 
-Rules:
-  - A check that fails raises `Refusal`, which holds the status, the reason and the headers to send.
-  - A body is UTF-8 JSON without a content coding; what a browser sends without a CORS preflight (a form, text/plain) is
-    refused.
-  - A server that is reached through a loopback address accepts only the names of that address as `Host` and in
-    `Origin`, because a web page can point its own name at 127.0.0.1 (DNS rebinding). Another server accepts any.
+A check that fails raises `Refusal`. A body is UTF-8 JSON without a content coding; what a browser sends without a CORS
+preflight (a form, text/plain) is refused. A server that is reached through a loopback address accepts only the names of
+that address as `Host` and in `Origin`, because a web page can point its own name at 127.0.0.1 (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -41,23 +38,13 @@ Header: TypeAlias = "tuple[bytes, bytes]"
 HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
 """The status, the headers and the body."""
 
-CONTENT_TYPES: Final = frozenset({b"application/json", b"application/json-rpc", b"application/jsonrequest"})
-"""The media types of JSON-RPC over HTTP; all but the first are historic."""
-
 LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 """The hosts of a URL that leads to this machine."""
 
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
 
-_MAX_ADMITTED: Final = 64
-_MAX_ADMITTED_BYTES: Final = 512
-_OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
-# In a header, one of these would begin another header or the body (RFC 9110, section 5.5).
-_LINE_END: Final = re.compile(rb"[\r\n\0]")
 _SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
-_QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')  # RFC 9110, section 5.6.4
-_UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")  # ASCII is a subset of UTF-8
 
 
 class Admitted(set["tuple[str | bytes | bool | None, ...]"]):
@@ -68,10 +55,7 @@ class Admitted(set["tuple[str | bytes | bool | None, ...]"]):
 
     def remember(self, fields: tuple[str | bytes | bool | None, ...]) -> None:
         """Remember fields, unless there are too many."""
-        if (
-            len(self) < _MAX_ADMITTED
-            and sum([len(part) for part in fields if part and part is not True]) < _MAX_ADMITTED_BYTES
-        ):
+        if len(self) < 64 and sum([len(part) for part in fields if part and part is not True]) < 512:
             self.add(fields)
 
 
@@ -125,9 +109,10 @@ def checked_fields(fields: Iterable[Header]) -> tuple[Header, ...]:
     for field in found:
         if type(field) not in (tuple, list) or [type(part) for part in field] != [bytes, bytes]:
             raise TypeError("headers must be pairs of bytes: name and value")
-        if _LINE_END.search(b"".join(field)) is not None:
+        # One of these would begin another header or the body (RFC 9110, section 5.5).
+        if re.search(rb"[\r\n\0]", b"".join(field)) is not None:
             raise ValueError("headers must not contain a CR, LF or NUL")
-        if field[0].lower() in _OF_THE_BODY:
+        if field[0].lower() in (b"content-length", b"transfer-encoding"):
             raise ValueError(f"the endpoint sets the header {field[0].decode('ascii')} itself")
     return found
 
@@ -276,16 +261,20 @@ def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool]
 
 def is_json(content_type: bytes) -> bool:
     """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset is checked."""
-    # Two headers, which servers of WSGI join: a proxy may have read the other value.
-    if b"," in content_type and b"," in _QUOTED.sub(b"", content_type):
+    # Two headers, which servers of WSGI join: a proxy may have read the other value. A comma in a quoted string (RFC
+    # 9110, section 5.6.4) separates nothing.
+    if b"," in content_type and b"," in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", content_type):
         return False
     essence, *parameters = content_type.split(b";")
-    if essence.strip().lower() not in CONTENT_TYPES:
+    # The media types of JSON-RPC over HTTP; all but the first are historic.
+    if essence.strip().lower() not in (b"application/json", b"application/json-rpc", b"application/jsonrequest"):
         return False
     # JSON has no parameter `charset` (RFC 8259, section 11), but clients send one.
     for parameter in parameters:
         name, _, value = parameter.partition(b"=")
-        if name.strip().lower() == b"charset" and value.strip(b' \t"').lower() not in _UTF8_NAMES:
+        # ASCII is a subset of UTF-8.
+        is_utf8 = value.strip(b' \t"').lower() in (b"utf-8", b"utf8", b"us-ascii")
+        if name.strip().lower() == b"charset" and not is_utf8:
             return False
     return True
 

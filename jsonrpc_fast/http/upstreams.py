@@ -4,19 +4,15 @@
     client = AsyncHttpClient("https://a.example/rpc", transport=upstreams)
 
 Rules:
-  - A request goes to the first upstream that is not resting. An upstream that fails rests: longer with each failure in
-    a row, or as long as its `Retry-After` says. If all of them rest, requests wait. All attempts that begin before the
-    end of a rest and fail count as one failure: many calls in flight that fail together are not failures in a row.
-  - An upstream that failed is tried again for the same request only after the others, unless they rest for longer than
-    the call may take.
-  - A request that was certainly not served may be sent again: no connection was made, or the status is 429. After any
-    other failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
-    returns true for each of its methods.
-  - When no further attempt is made, the client gets what it would get from a single server: the last response, or the
-    exception. An outcome after which the request may have been served takes precedence over one after which it was not.
-  - Only the status is considered: if the body of a response breaks off, or stops, the client gets that failure. The
-    request is not sent again, and the upstream does not rest.
-  - No request waits longer than the call may take. If all upstreams rest for longer, the call fails at once, unsent.
+  - A request goes to the first upstream that is not resting; if all of them rest, it waits, but never longer than the
+    call may take: then it fails at once, unsent. An upstream that fails rests: longer with each failure in a row, or as
+    long as its `Retry-After` says. Attempts that begin before the end of a rest and fail count as one failure.
+  - A request that was certainly not served may be sent again, first to the others: no connection was made, or the
+    status is 429. After any other failure, and after 502, 503 and 504, it may have been served: it is sent again only
+    if `may_repeat` returns true for each of its methods.
+  - When no further attempt is made, the client gets the last response or exception, as from a single server. An outcome
+    after which the request may have been served takes precedence. If the body of a response breaks off, or stops, the
+    client gets that failure, and the upstream does not rest: only the status is considered.
 """
 
 from __future__ import annotations
@@ -50,10 +46,6 @@ MAX_REST_SECONDS: Final = 300.0
 
 _ANY_FORM: Final = LENIENT.replace(optional_jsonrpc=True)
 """A profile that reads all forms that a client may write (`Profile.writes`)."""
-
-_TOO_MANY: Final = 429
-_UNAVAILABLE: Final = frozenset({502, 503, 504})
-_NOT_COPIED: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 
 class Upstreams:
@@ -238,7 +230,8 @@ class _Exchange:
         self._begun = now
         request, url = self._request, httpx2.URL(upstream.url)
         # httpx2 sets Host and Content-Length again, for the URL of the upstream.
-        headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
+        not_copied = b"host", b"content-length", b"transfer-encoding"
+        headers = [field for field in request.headers.raw if field[0].lower() not in not_copied]
         # Credentials of this upstream replace those of the client, which would otherwise be sent to every upstream.
         if url.userinfo:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
@@ -255,13 +248,13 @@ class _Exchange:
         """Return whether a response goes to the client; if not, `next` returns the next attempt, or raises."""
         status = response.status_code
         # Any other status is the response of the service, even an error: another upstream would give the same one.
-        if status != _TOO_MANY and status not in _UNAVAILABLE:
+        if status not in (429, 502, 503, 504):
             upstream.failures = 0
             return True
         self._rest(upstream, now, f"status {status}", _retry_seconds(response.headers.get("retry-after")))
         # 429 says that the request was not served (RFC 6585, section 4). After 502, 503 and 504 a server behind a proxy
         # may have served it.
-        was_refused = status == _TOO_MANY
+        was_refused = status == 429
         may_continue = self._may_continue(now, was_refused)
         if not was_refused and self._may_be_served is None:
             self._may_be_served = httpx2.ReadError(f"status {status}", request=self._request)

@@ -28,8 +28,6 @@ _HEADERS: Final = {
     b"accept": "HTTP_ACCEPT",
 }
 _HEADERS_AND_TRACE: Final = {**_HEADERS, b"traceparent": "HTTP_TRACEPARENT", b"tracestate": "HTTP_TRACESTATE"}
-_TEXTS: Final = ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS_AND_TRACE.values())
-_READ_BYTES: Final = 64 * 1024
 
 
 class WsgiEndpoint(BaseEndpoint):
@@ -149,7 +147,7 @@ class WsgiEndpoint(BaseEndpoint):
         body = bytearray()
         while len(body) < declared:
             try:
-                chunk = read(min(_READ_BYTES, declared - len(body)))
+                chunk = read(min(64 * 1024, declared - len(body)))
             except OSError:  # servers raise it if the client has disconnected, or a chunk is malformed
                 raise Refusal(400, "The body was not received.") from None
             if not isinstance(chunk, bytes):
@@ -181,7 +179,7 @@ def _check_environ(environ: dict[str, Any]) -> None:
     for key in ("REQUEST_METHOD", "SERVER_NAME"):
         if key not in environ:
             raise TypeError(f"environ must be a WSGI environment: it lacks {key}")
-    for key in _TEXTS:
+    for key in ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS_AND_TRACE.values()):
         if key in environ:
             check_type(f"environ[{key!r}]", environ[key], str)
 

@@ -1,11 +1,8 @@
 """Sessions for programs without an event loop: their methods wait for the result.
 
-Rules:
-  - One thread, a daemon, runs the event loop of all blocking objects of the process. It starts with the first one and
-    ends with the last.
-  - Sessions, transports and handlers live in that thread. Any other thread may call: a handler that waited there would
-    keep the loop from reading the response.
-  - A wait that is interrupted, as by Ctrl-C, cancels its call.
+One thread, a daemon, runs the event loop of all blocking objects of the process, from the first one to the last.
+Sessions, transports and handlers live in it; any other thread may call, but a handler that waited there would keep the
+loop from reading the response. A wait that is interrupted, as by Ctrl-C, cancels its call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The calling half of a session: sends calls and notifications, and settles each call exactly once.
 
-It is one class because all ways to call share the wait queue, the timer and the settling of calls. Half of its lines
-document arguments.
+Everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 
 Rules:
   - If the task that awaits a call is cancelled, the call is cancelled. As after a timeout, the peer is notified if the
@@ -9,11 +8,7 @@ Rules:
   - Calls and notifications wait while the transport's write buffer is full; calls also wait while `max_calls` calls
     are in flight. A handler's only call or batch does not wait: the peer may need it to complete the calls in flight.
     At most `max_calls` notifications from other threads may be waiting; further ones raise StateError.
-  - There is one timer, for the earliest deadline.
   - After the peer's goodbye, only responses are sent. Calls that the peer has read continue; all others have settled.
-  - `ConnectionLost.was_sent` is False only if the peer cannot have received the message, or has said that it will not
-    serve it.
-  - Everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 """
 
 from __future__ import annotations

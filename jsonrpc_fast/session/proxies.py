@@ -1,12 +1,9 @@
 """Calls as methods: an object whose methods call the peer, made from a class that declares them.
 
-Rules:
-  - Each public method of the class is a call. Its parameters are the params, passed by name; if one of them is
-    positional-only, all are passed as an array. An argument that is left out is left out of the params.
-  - Arguments are written by their types, and the result is converted into the annotation of the return value, as typed
-    handlers convert params.
-  - `handlers.interface.method` gives the names of a method, or of its params, that Python does not allow as names.
-  - A class with `async def` needs a caller whose `call` is async, and one with `def` a blocking one.
+Each public method of the class is a call. Its parameters are the params, passed by name; if one of them is
+positional-only, all are passed as an array. An argument that is left out is left out of the params. Arguments are
+written by their types, and the result is converted into the annotation of the return value, as typed handlers convert
+params. `handlers.interface.method` gives the names of a method, or of its params, that Python does not allow as names.
 """
 
 from __future__ import annotations

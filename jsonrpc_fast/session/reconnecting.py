@@ -5,24 +5,20 @@
 
 Rules:
   - Each connection is a new `Session` over a new transport. No message that may have been served is sent twice:
-    calls in flight fail with ConnectionLost when the connection is lost. A message that was certainly not served is
-    sent again in the next connection, until its timeout: one that was not sent, that the peer had not read when it said
-    goodbye, or that the peer refused after the goodbye (SERVER_BUSY).
-  - A notification that was sent may be lost without an error: this side cannot know how far the peer has read.
-  - Calls and notifications made while there is no connection wait for the next one, within their timeout.
+    calls in flight fail with ConnectionLost when the connection is lost, and a notification may be lost without an
+    error. A message that was certainly not served is sent again in the next connection, until its timeout: one that was
+    not sent, that the peer had not read when it said goodbye, or that the peer refused after the goodbye (SERVER_BUSY).
+    Calls and notifications made while there is no connection wait for the next one, within their timeout.
   - After the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
     which is closed by the peer, or by this side when nothing is in flight any more.
   - The delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to
     `max_delay_seconds`. It is reset after a connection that lasted longer than the bound before it: a peer that accepts
     and closes at once is not contacted more often than one that refuses.
-  - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
-    each session that `on_connect` has accepted, when it takes no more calls.
   - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
-    when `on_connect` returns. It is reported to the hook `fault`, or logged at debug level without one.
-  - A connection that this side has to end because of what arrived, such as another framing, counts like a failed
-    attempt: it adds to `max_attempts`, `retry` is asked, and the delay grows. The log and the calls say why.
-  - After `max_attempts` failed attempts in a row, and after an exception for which `retry` returns False, no more
-    attempts are made: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
+    when `on_connect` returns. It is reported to the hook `fault`, or logged at debug level without one. A connection
+    that this side has to end because of what arrived, such as another framing, counts like a failed attempt. After
+    `max_attempts` of them in a row, and after an exception for which `retry` returns False, no more attempts are made:
+    the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeVar, Unpack
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
@@ -52,12 +48,6 @@ from .session import Session
 from .streams import Items, StreamCaller, begun
 
 T = TypeVar("T")
-
-LEAVING_SECONDS: Final = 5.0
-"""How often a session whose peer has said goodbye is checked, and closed if nothing is in flight."""
-
-_TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
-_SECOND_BOUND: Final = 0.01  # the bound after a `min_delay_seconds` of 0, because 0 does not grow by doubling
 
 
 class Backoff:
@@ -86,7 +76,8 @@ class Backoff:
         import random  # imported here, because most sessions do not reconnect
 
         delay = random.uniform(0, self.bound)
-        self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay_seconds)
+        # A `min_delay_seconds` of 0 does not grow by doubling.
+        self.bound = min(2 * self.bound or 0.01, self._max_delay_seconds)
         return delay
 
 
@@ -114,7 +105,7 @@ def is_temporary(error: Exception) -> bool:
         return not is_certificate_fault(error)
     if isinstance(error, RpcError):
         return error.code == SessionErrorCode.SERVER_BUSY
-    return getattr(getattr(error, "response", None), "status_code", None) in _TEMPORARY_STATUSES
+    return getattr(getattr(error, "response", None), "status_code", None) in (500, 502, 503, 504)
 
 
 class ReconnectingSession(StreamCaller):
@@ -487,7 +478,7 @@ class ReconnectingSession(StreamCaller):
         """Let a session finish the calls in flight. The peer closes it, or this side when no call is left."""
         closed = asyncio.ensure_future(session.wait_closed())
         async with on_failure(partial(session.close, 0)):  # for example because the loop ends
-            while not (await asyncio.wait([closed], timeout=LEAVING_SECONDS))[0]:
+            while not (await asyncio.wait([closed], timeout=5.0))[0]:
                 if session.is_idle:
                     await session.close(0)
 

@@ -4,13 +4,12 @@
         print(item)
 
 Rules:
-  - The request is sent when the first item is requested.
-  - A stream that is left early, by `break`, by an exception or by `close`, cancels its request. So does a task that is
-    cancelled while it waits for an item.
-  - Items that have arrived are read before the error of a call is raised.
-  - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It keeps
-    reading while it waits for anything else, a response or room to write, because that may follow the items. If twice
-    as much is unread then, the stream ends with a StateError, and its request is cancelled.
+  - The request is sent when the first item is requested. A stream that is left early, by `break`, by an exception or by
+    `close`, cancels its request. So does a task that is cancelled while it waits for an item.
+  - Items that have arrived are read before the error of a call is raised. While `max_items`, or MAX_BYTES of them, are
+    unread, this side stops reading, so that the peer has to wait. It keeps reading while it waits for anything else, a
+    response or room to write, because that may follow the items. If twice as much is unread then, the stream ends with
+    a StateError, and its request is cancelled.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ from .running import waiting
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much memory the unread items of a stream may take, as an estimate."""
-CHECK_SECONDS: Final = 0.05
-"""How often a full stream checks whether this side waits for something else."""
 
 
 class Items:
@@ -85,7 +82,7 @@ class Items:
         # Not counting this call and those of full streams, whose responses may come after the items.
         others = len(engine.calls) - reading.full_streams - (not self._has_stopped_reading)
         self._stop_reading(others <= 0 and not self._is_writing())
-        self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
+        self._timer = self.loop.call_later(0.05, self._check)
 
     def _stop_reading(self, wanted: bool) -> None:
         """Stop or resume reading, because of this stream."""

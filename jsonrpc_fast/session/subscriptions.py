@@ -6,22 +6,19 @@
             print(head["number"])
 
 Rules:
-  - The params of a notification are an object with the members `subscription`, the id, and `result`.
-  - Notifications may arrive before the caller has seen the id: while a call of `subscribe` is in flight, those with
-    unknown ids are kept, at most `max_items` in all. One more ends the new subscription with a StateError. Others with
-    unknown ids are dropped: their subscription is closed.
+  - The params of a notification are an object with the members `subscription`, the id, and `result`. It may arrive
+    before the caller has seen the id: while a call of `subscribe` is in flight, those with unknown ids are kept, at
+    most `max_items` in all. One more ends the new subscription with a StateError. Others with unknown ids are dropped:
+    their subscription is closed.
   - A subscription keeps at most `max_items` unread results. One more ends it with a StateError: if results were dropped
-    instead, the reader would not notice the gap.
-  - A subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
-    a StateError, and when the response arrives after `subscribe` was cancelled or has timed out.
-  - When the connection is closed, by either side or by a loss, the reader gets the results that have arrived, then
-    ConnectionLost.
+    instead, the reader would not notice the gap. One that ends is unsubscribed, so that the peer stops sending: when it
+    is closed, after a StateError, and when the response arrives after `subscribe` was cancelled or has timed out. When
+    the connection is closed, the reader gets the results that have arrived, then ConnectionLost.
   - Over a `ReconnectingSession` a subscription continues instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in place of what may be missing. The new subscription exists by
-    then, so a reader that requests the missing part when it sees the gap misses nothing.
-  - If the peer refuses the new request, or does not respond, the session's rules for attempts (`retry`, `max_attempts`,
-    the delays) decide whether it is repeated. If it is not, the reader gets the error.
-  - Responses in a session are ignored after the next session has begun.
+    then, so a reader that requests the missing part when it sees the gap misses nothing. If the peer refuses the new
+    request, or does not respond, the session's rules for attempts decide whether it is repeated. If it is not, the
+    reader gets the error.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from .._checks import check_count
 from ..codec import Raw
@@ -44,9 +41,6 @@ from .running import detached, waiting
 from .session import Session
 
 T = TypeVar("T")
-
-LATE_SECONDS: Final = 300.0
-"""How long after the timeout of a `subscribe` the response is expected, to unsubscribe."""
 
 
 class Gap(NamedTuple):
@@ -376,7 +370,8 @@ class Subscriptions:
         with waiting(), contextlib.ExitStack() as stack:
             seconds = await routes.session.wait_for_room(1, timeout)
             call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
-            late_seconds = None if seconds is None else seconds + LATE_SECONDS
+            # The response is expected for 5 minutes after the timeout, to unsubscribe.
+            late_seconds = None if seconds is None else seconds + 300.0
             # Detached: a late response must not keep a handler marked as waiting.
             detached(partial(call, timeout=late_seconds), self._subscribe_method, params)
             if seconds is not None:

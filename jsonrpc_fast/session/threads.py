@@ -1,8 +1,6 @@
-"""Run a coroutine in a session's loop on behalf of another thread.
+"""Run a coroutine in a session's loop on behalf of another thread, which gets a future.
 
-Rules:
-  - The thread gets a future. Cancelling it cancels the coroutine.
-  - If the loop is closed before the coroutine begins, the future fails with ConnectionLost.
+Cancelling the future cancels the coroutine. If the loop is closed before that begins, it fails with ConnectionLost.
 """
 
 from __future__ import annotations

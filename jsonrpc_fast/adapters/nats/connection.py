@@ -18,8 +18,6 @@ MAX_SUBJECT_BYTES: Final = 1024
 CLOSE_SECONDS: Final = 1.0
 """How long a connection that a transport closes may take to write its queue."""
 
-_NOT_IN_SUBJECTS: Final = re.compile("[\0- \x7f\ud800-\udfff]")
-
 
 def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) -> None:
     """Check an argument that is a subject of NATS.
@@ -46,7 +44,7 @@ def check_name(name: str, value: str) -> None:
         Exception: As in `check_subject`.
     """
     check_type(name, value, str)
-    if not value or _NOT_IN_SUBJECTS.search(value) is not None:
+    if not value or re.search("[\0- \x7f\ud800-\udfff]", value) is not None:
         raise ValueError(f"{name} must not be empty, and must not have a blank or a control character")
     if len(value.encode()) > MAX_SUBJECT_BYTES:
         raise ValueError(f"{name} must have at most {MAX_SUBJECT_BYTES} bytes")

@@ -24,8 +24,6 @@ from ...errors import CallTimeout
 NO_RESPONDERS: Final = "503"
 """The status of the broker's message that a subject has no subscribers."""
 
-_MAX_PUB_ACK_BYTES: Final = 4096  # it has the name of the stream, a number and perhaps a domain
-
 
 class ResponseInbox:
     """Receives the responses to the calls over one connection, without a reference to that connection."""
@@ -97,8 +95,9 @@ async def inbox_of(connection: Client) -> ResponseInbox:
 
 def _is_pub_ack(data: bytes) -> bool:
     """Return whether a message is the PubAck of JetStream, which has stored a request or could not store it."""
-    # Checked first, so that usual responses are not decoded here.
-    if len(data) > _MAX_PUB_ACK_BYTES or b'"stream"' not in data or b'"jsonrpc"' in data:
+    # Checked first, so that usual responses are not decoded here. A PubAck has the name of the stream, a number and
+    # perhaps a domain.
+    if len(data) > 4096 or b'"stream"' not in data or b'"jsonrpc"' in data:
         return False
     try:
         found = json.loads(data)

@@ -41,14 +41,6 @@ _CHECK_SECONDS: Final = 10.0
 _MAX_DOUBLINGS: Final = 4
 """The delay before the next delivery is doubled this often, so that it is at most 16 times `ack_seconds`."""
 
-_UNSERVED_TEXT: Final = "the message was delivered too often without being served"
-_TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
-
-_NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
-# The broker makes a file with the name of a consumer, and file names have at most 255 bytes.
-_MAX_READABLE: Final = 200
-_DIGEST_DIGITS: Final = 16  # 64 bits: two of a few thousand subjects do not share them
-
 _logger: Final = logger_of("nats")
 
 _served: ContextVar[list[bool]] = ContextVar("served")
@@ -336,7 +328,8 @@ class Service:
             response = await response
         # nats-py would raise, and the caller would wait for its timeout.
         if len(response) > self._connection.max_payload:
-            response = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
+            text = "the response is larger than the broker allows"
+            response = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, text)
         try:
             await self._respond(message, response)
         finally:
@@ -363,7 +356,8 @@ class Service:
             await confirm(self._connection)
             await message.ack()
             _logger.error("%s was delivered %d times and not served: a dead letter", place, limit)
-        await self._respond(message, self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _UNSERVED_TEXT))
+        text = "the message was delivered too often without being served"
+        await self._respond(message, self._refusal(message.data, ErrorCode.INTERNAL_ERROR, text))
         return True
 
     def _refusal(self, data: bytes, code: int, text: str) -> bytes:
@@ -428,5 +422,7 @@ def consumer_name(queue: str, subject: str) -> str:
 
     Two subjects never share a name: a hash distinguishes subjects that differ in characters a name may not contain.
     """
-    digest = sha256(f"{queue} {subject}".encode()).hexdigest()[:_DIGEST_DIGITS]
-    return f"{re.sub(_NOT_IN_NAMES, '_', f'{queue}-{subject}')[:_MAX_READABLE]}-{digest}"
+    # 64 bits: two of a few thousand subjects do not share them.
+    digest = sha256(f"{queue} {subject}".encode()).hexdigest()[:16]
+    # The broker makes a file with the name of a consumer, and file names have at most 255 bytes.
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', f'{queue}-{subject}')[:200]}-{digest}"
