@@ -160,6 +160,11 @@ def test_the_readme_has_no_picture_of_the_repository() -> None:
     assert [picture for picture in pictures if not picture.startswith("https://")] == []
 
 
+def test_the_page_for_contributors_names_every_program_that_tests_start() -> None:
+    packages = " ".join(sorted(set(needs.DEBIAN.values())))
+    assert f"apt-get install {packages}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
 def test_the_two_commands_of_the_readme() -> None:
     """`.ci/run` runs them as written: the installation and the tests."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -23,6 +23,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
+from jsonrpc_fast.support import Seldom
 from jsonrpc_fast.transports import (
     Channel,
     Connection,
@@ -594,7 +595,10 @@ async def test_close_writes_what_was_accepted() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_close_gives_up_after_drain_seconds(caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_gives_up_after_drain_seconds(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.connection._undrained", Seldom())  # other tests have used it
     one, other, at_one, at_other = await started(drain_seconds=0.1)
     other.pause_reading()
     one.send(Notification("n", ["x" * 1_000_000]))
