@@ -1,47 +1,49 @@
 # cython: language_level=3, embedsignature=True, embedsignature.format=clinic, freethreading_compatible=True, auto_pickle=False
-"""The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
-
-Rules:
-  - The fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
-    slow path.
-  - The slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads.
-  - Both name the kinds of the members, and a table has the verdict of `rules.py` on them (`rules.pxi`).
-  - No directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
-    `_scanner.pxd`.
-
-Python code may run, change every container and buffer of the caller, call the core again and let other threads do so:
-  - Where the garbage collector may run: before Python 3.12 in each allocation of a list, dict, tuple, message or
-    exception (`list_of`, `dict_of`, `new_message`, `make_fault`, `new_record`, orjson's `loads`), later in Python code.
-  - Where a reference is dropped that may be the last to an object of the caller: `drop` of what was held while it was
-    written, `free_request` and its like, `find_rules` for a profile.
-  - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
-  - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
-  - In an object that is written: `check_depth`, orjson's `dumps`, `default`.
-  - In a profile: `Rules.__init__`; in callbacks: the decoder of `Raw.decode`,
-    and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
-  - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
-    `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
-    `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
-    `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
-    `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
-    result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
-    `args_of`, `bits_of` and `is_set`, when pickling `remake`.
-
-What is held there:
-  - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
-    pointer into it is valid, and its bytes the same, until the function returns. `self` is not always held: see
-    `repr_of`.
-  - What is read: members of a dict of the caller as owned references (`member_of`), values on the stack of the reader
-    (`values.pxi`), parts of a message in structs that own them.
-  - What is written: each open container, and each object of another type before anything is asked of it
-    (`write_values.pxi`).
-  - A decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.state`), so that its
-    buffer stays where it is.
-  - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
-  - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
-  - What a function of this package is given: all of it is owned, as Cython's arguments and local variables are.
-No other call here runs Python code: types are compared by address, and numbers, strings and bytes are exact.
-"""
+# The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
+#
+# Rules:
+#   - The fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
+#     slow path.
+#   - The slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads.
+#   - Both name the kinds of the members, and a table has the verdict of `rules.py` on them (`rules.pxi`).
+#   - No directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
+#     `_scanner.pxd`.
+#
+# Python code may run, change every container and buffer of the caller, call the core again and let other threads do so:
+#   - Where the garbage collector may run: before Python 3.12 in each allocation of a list, dict, tuple, message or
+#     exception (`list_of`, `dict_of`, `new_message`, `make_fault`, `new_record`, orjson's `loads`), later in Python code.
+#   - Where a reference is dropped that may be the last to an object of the caller: `drop` of what was held while it was
+#     written, `free_request` and its like, `find_rules` for a profile.
+#   - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
+#   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
+#   - In an object that is written: `check_depth`, orjson's `dumps`, `default`.
+#   - In a profile: `Rules.__init__`; in callbacks: the decoder of `Raw.decode`,
+#     and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
+#   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
+#     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
+#     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
+#     `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
+#     `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
+#     result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
+#     `args_of`, `bits_of` and `is_set`, when pickling `remake`.
+#
+# What is held there:
+#   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
+#     pointer into it is valid, and its bytes the same, until the function returns. `self` is not always held: see
+#     `repr_of`.
+#   - What is read: members of a dict of the caller as owned references (`member_of`), values on the stack of the reader
+#     (`values.pxi`), parts of a message in structs that own them.
+#   - What is written: each open container, and each object of another type before anything is asked of it
+#     (`write_values.pxi`).
+#   - A decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.state`), so that its
+#     buffer stays where it is.
+#   - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
+#   - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
+#   - What a function of this package is given: all of it is owned, as Cython's arguments and local variables are.
+# No other call here runs Python code: types are compared by address, and numbers, strings and bytes are exact.
+#
+# This is no docstring, and the methods of the classes of C are no function objects (`cython.binding`), because both would
+# be in the core: 10 kB. Methods with a default that is no literal are, for `inspect.signature`.
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE

@@ -51,6 +51,7 @@ def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [
         (parameter.name, parameter.kind, parameter.default)
         for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"  # positional only in a method of C
     ]
 
 

@@ -12,6 +12,7 @@ cdef enum:
     LENGTH_DIGITS = 9  # so that the length is below MAX_SKIPPED_BYTES
 
 
+@cython.binding(False)
 @cython.final
 cdef class BodyReader(Reader):
     """Split a stream into headers and bodies, and decode the bodies in place. Only a body that continues in the next

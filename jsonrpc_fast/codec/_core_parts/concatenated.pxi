@@ -15,6 +15,7 @@ cdef enum:
     MARK = 0x1E  # RS
 
 
+@cython.binding(False)
 @cython.final
 cdef class ConcatenatedReader(Reader):
     """Split a stream into values and decode them in place. Only a value that continues in the next chunk is copied."""

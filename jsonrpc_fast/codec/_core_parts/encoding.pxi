@@ -537,5 +537,3 @@ cdef Call slow_encode_request = <Call>set_call(encode_request, <void*>call_encod
 cdef Call slow_encode_notification = <Call>set_call(encode_notification, <void*>call_encode_notification)
 cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_result)
 cdef Call slow_encode_error = <Call>set_call(encode_error, <void*>call_encode_error)
-
-

@@ -46,6 +46,7 @@ cdef enum:
     CALL_BYTES = 256  # `EventFrames` reads as many in the time that a call of it takes
 
 
+@cython.binding(False)
 @cython.final
 cdef class EventReader(Reader):
     """Decode server-sent events in place. `EventFrames` reads those that are not in the chunk as a whole, or unusual.

@@ -10,6 +10,7 @@ cdef inline bint is_blank(const uint8_t* at, const uint8_t* end, Py_ssize_t max_
     return at == end
 
 
+@cython.binding(False)
 @cython.final
 cdef class LineReader(Reader):
     """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""

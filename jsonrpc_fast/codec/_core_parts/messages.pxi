@@ -131,6 +131,7 @@ def to_str(self):
     return encode_message(self, FORM_2_0, None, 0, False).decode()
 
 
+@cython.binding(False)
 @cython.final
 @cython.trashcan(True)
 cdef class Request:
@@ -167,6 +168,7 @@ cdef class Request:
         """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
+    @cython.binding(True)
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """`_messages.Request.from_dict`"""
@@ -197,6 +199,7 @@ cdef class Request:
     replace = replace
 
 
+@cython.binding(False)
 @cython.final
 @cython.trashcan(True)
 cdef class Notification:
@@ -230,6 +233,7 @@ cdef class Notification:
         """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
+    @cython.binding(True)
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """`_messages.Notification.from_dict`"""
@@ -260,6 +264,7 @@ cdef class Notification:
     replace = replace
 
 
+@cython.binding(False)
 @cython.final
 @cython.trashcan(True)
 cdef class Response:
@@ -306,6 +311,7 @@ cdef class Response:
     def is_error(self):
         return self.error is not None
 
+    @cython.binding(True)
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """`_messages.Response.from_dict`"""
@@ -337,6 +343,7 @@ cdef class Response:
     replace = replace
 
 
+@cython.binding(False)
 @cython.final
 @cython.trashcan(True)
 cdef class Error:
@@ -376,6 +383,7 @@ cdef class Error:
         """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
+    @cython.binding(True)
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
         """`_messages.Error.from_dict`"""

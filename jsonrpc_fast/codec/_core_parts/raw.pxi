@@ -6,6 +6,7 @@ cdef enum:
     PINNED_FOLD = 4
 
 
+@cython.binding(False)
 @cython.final
 @cython.freelist(1024)
 cdef class Raw:

@@ -65,6 +65,7 @@ def serve_plain(data, find, bint raw, profile=JSONRPC, bint delimited=True):
     return message, handler, result, failure
 
 
+@cython.binding(False)
 @cython.final
 @cython.auto_pickle(False)
 cdef class PlainServer:
@@ -162,6 +163,7 @@ cdef class PlainServer:
         return (self.runs is not None and PyDict_Size(self.runs) == 0) or owner.may_start()
 
 
+@cython.binding(False)
 @cython.final
 @cython.freelist(8)
 @cython.auto_pickle(False)

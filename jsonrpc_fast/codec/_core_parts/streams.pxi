@@ -26,6 +26,7 @@ cdef bint has_fault(list batch) noexcept:
     return False
 
 
+@cython.binding(False)
 cdef class Reader:
     """Base of the stream readers: the rules, and a buffer for a frame that continues in the next chunk.
 

@@ -141,6 +141,8 @@ cdef int keep_presets() except -1:
 
 cdef int keep_shared_objects() except -1:
     """Make the objects that the calls of all threads use immortal, once all of them exist."""
+    if not FREE_THREADED:
+        return keep_presets()
     for shared in (
         *(ABSENT, UNSET, TRUNCATED, INVALID_FRAMING, MISSING_METHOD, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS),
         *(EncodeError, JSONDecodeError),
@@ -150,9 +152,8 @@ cdef int keep_shared_objects() except -1:
         make_immortal(shared)
     for rule in RULES.values():
         make_immortal((<Rule>make_immortal(rule)).code)
-    if FREE_THREADED:
-        load_decimals(DECIMALS)  # later several threads could do that at once
-        make_immortal(decimal_class)
+    load_decimals(DECIMALS)  # later several threads could do that at once
+    make_immortal(decimal_class)
     return keep_presets()
 
 
