@@ -32,7 +32,15 @@ from ..protocol.meta import (
     method_not_found,
     object_members,
 )
-from ..protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS, Revision, latest_common
+from ..protocol.versions import (
+    DEFAULT_VERSIONS,
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    REVISIONS,
+    VERSIONS,
+    Revision,
+    latest_common,
+)
 
 PROBE_SECONDS: Final = 10.0
 """How long a client waits for the response to its probe before it treats the server as legacy."""
@@ -138,7 +146,7 @@ class ClientHandshake:
     ) -> None:
         if mode not in ("auto", "legacy", "modern", *VERSIONS):
             raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
-        supported = [mode] if mode in REVISIONS else VERSIONS
+        supported = [mode] if mode in REVISIONS else DEFAULT_VERSIONS
         self._legacy_versions = [v for v in supported if v in HANDSHAKE_VERSIONS and mode != "modern"]
         self._modern_versions = [v for v in supported if v in MODERN_VERSIONS and mode != "legacy"]
         self._info = info

@@ -5,6 +5,8 @@ Rules:
     its version and the client's capabilities in `_meta` (2026-07-28).
   - Versions are compared by their position in `VERSIONS`, never as text. An unknown version is neither older nor newer
     than another one.
+  - `REVISIONS` is the table of all. A draft is a row with `is_released=False, is_default=False`: it is served and asked
+    for where it is named, needs no schema and no preset, and is offered to nobody else.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: Its name, such as "2025-11-25".
         profile: The rules for decoding its messages.
+        is_released: Whether the specification is final: it has a schema, and a preset of its name.
+        is_default: Whether servers and clients offer it where no revision is named.
         is_modern: Whether there is no handshake: each request carries version and capabilities.
         structured_results: Whether the result of a tool may have `structuredContent`, an object.
         any_structured_results: Whether `structuredContent` may be any JSON value.
@@ -35,6 +39,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     profile: Profile
+    is_released: bool = True
+    is_default: bool = True
     is_modern: bool = False
     structured_results: bool = False
     any_structured_results: bool = False
@@ -123,6 +129,9 @@ REVISIONS: Final = {each.version: each for each in (_2024_11_05, _2025_03_26, _2
 """The revisions by name, the oldest first."""
 
 VERSIONS: Final = tuple(REVISIONS)
+"""Those that are known; RELEASED_VERSIONS and DEFAULT_VERSIONS are the columns of the table."""
+RELEASED_VERSIONS: Final = tuple(version for version, each in REVISIONS.items() if each.is_released)
+DEFAULT_VERSIONS: Final = tuple(version for version, each in REVISIONS.items() if each.is_default)
 HANDSHAKE_VERSIONS: Final = tuple(version for version in VERSIONS if not REVISIONS[version].is_modern)
 MODERN_VERSIONS: Final = tuple(version for version in VERSIONS if REVISIONS[version].is_modern)
 LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_VERSIONS[-1]

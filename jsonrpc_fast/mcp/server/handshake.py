@@ -37,7 +37,14 @@ from ..protocol.meta import (
     method_not_found,
     object_members,
 )
-from ..protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS, Revision, in_order
+from ..protocol.versions import (
+    DEFAULT_VERSIONS,
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    REVISIONS,
+    Revision,
+    in_order,
+)
 
 _MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
@@ -112,7 +119,7 @@ class ServerHandshake:
         info: Implementation,
         capabilities: ServerCapabilities,
         *,
-        versions: Sequence[str] = VERSIONS,
+        versions: Sequence[str] = DEFAULT_VERSIONS,
         instructions: str | None = None,
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",

@@ -35,7 +35,7 @@ from ...transports import Transport
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS, FeatureKind
-from ..protocol.versions import REVISIONS, VERSIONS, in_order
+from ..protocol.versions import DEFAULT_VERSIONS, REVISIONS, in_order
 from .connection import ServerConnection
 from .context import Context, mounted
 from .decorators import Decorators
@@ -191,7 +191,7 @@ class Server(Decorators, Served):
         icons: Sequence[Icon] | None = None,
         website_url: str | None = None,
         lifespan: MakeLifespan | None = None,
-        versions: Sequence[str] = VERSIONS,
+        versions: Sequence[str] = DEFAULT_VERSIONS,
         page_size: int | None = None,
         strict: bool = False,
         ignore_unknown: bool = False,

@@ -21,7 +21,7 @@ from ...profile import Profile
 from ...session import SessionOptions, check_options
 from ...support import on_failure
 from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
-from ..protocol.versions import VERSIONS
+from ..protocol.versions import DEFAULT_VERSIONS
 from .lifespan import Lifespan
 from .session import ClientConnection, FrontSession
 from .task_store import TaskStore
@@ -113,7 +113,7 @@ class ConnectionFactory:
     """
 
     profile: Profile
-    versions: Sequence[str] = VERSIONS
+    versions: Sequence[str] = DEFAULT_VERSIONS
     lifespan: Lifespan
     tasks: TaskStore
     connections: set[Any]

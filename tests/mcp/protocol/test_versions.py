@@ -9,9 +9,11 @@ import pytest
 
 from jsonrpc_fast import PRESETS
 from jsonrpc_fast.mcp.protocol.versions import (
+    DEFAULT_VERSIONS,
     HANDSHAKE_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
     MODERN_VERSIONS,
+    RELEASED_VERSIONS,
     REVISIONS,
     VERSIONS,
     in_order,
@@ -20,6 +22,7 @@ from jsonrpc_fast.mcp.protocol.versions import (
 )
 
 from ...support.mcp_schemas import definitions_of
+from ...support.places import PACKAGE
 from ...support.tables import rows
 
 
@@ -36,9 +39,21 @@ def test_names() -> None:
     assert VERSIONS == HANDSHAKE_VERSIONS + MODERN_VERSIONS
     assert MODERN_VERSIONS == ("2026-07-28",)
     assert LATEST_HANDSHAKE_VERSION == "2025-11-25"
+    assert RELEASED_VERSIONS == DEFAULT_VERSIONS == VERSIONS  # there is no draft now
 
 
-@rows("version", VERSIONS)
+def test_a_draft_is_a_row(tmp_path: Path) -> None:
+    """A copy of the module with another row: it is known, and nobody offers it who has not named it."""
+    text = (PACKAGE / "mcp" / "protocol" / "versions.py").read_text().replace("...profile", "jsonrpc_fast.profile")
+    draft = 'replace(_2026_07_28, version="2027-01-01", is_released=False, is_default=False)'
+    found = {"__name__": "versions"}
+    exec(compile(text.replace("_2026_07_28)}", f"_2026_07_28, {draft})}}"), "versions.py", "exec"), found)
+    assert found["VERSIONS"] == (*VERSIONS, "2027-01-01")
+    assert found["RELEASED_VERSIONS"] == found["DEFAULT_VERSIONS"] == VERSIONS
+    assert found["in_order"](["2027-01-01", "2026-07-28"]) == ("2026-07-28", "2027-01-01")  # type: ignore[operator]
+
+
+@rows("version", RELEASED_VERSIONS)
 def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     assert revision.client_requests == methods_of(definitions, "ClientRequest")
@@ -46,7 +61,7 @@ def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     assert revision.server_notifications == methods_of(definitions, "ServerNotification")
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 def test_result_members_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     structured = definitions["CallToolResult"]["properties"].get("structuredContent")
@@ -57,7 +72,7 @@ def test_result_members_match_the_schema(corpora: Path, version: str) -> None:
     assert len(revision.cacheable) == len(cacheable - {"CacheableResult"})
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 def test_profile(version: str) -> None:
     assert REVISIONS[version].profile is PRESETS[f"mcp-{version}"]
 
