@@ -55,6 +55,7 @@ class ChildChannel(DescriptorChannel):
         self._next_step: asyncio.TimerHandle | None = None  # the next step of ending the child
         self._is_begun = False  # the child's output may be read to its end: reading has begun, or the channel is ending
         self._has_ended = False  # the child's stdout has ended
+        self._has_reported_end = False
         self._is_ended_here = False  # this side has begun to end the child, so its exit code is not a fault
         self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
 
@@ -125,17 +126,32 @@ class ChildChannel(DescriptorChannel):
 
     def received(self, data: bytes) -> None:
         """Pass on the child's output."""
-        self._events.received(data)
-        if not data:
-            self._has_ended = True
-            if self.returncode is not None:
-                asyncio.get_running_loop().call_soon(self._release)
+        if data:
+            self._events.received(data)
+            return
+        self._has_ended = True
+        loop = asyncio.get_running_loop()
+        if self.returncode is not None:
+            loop.call_soon(self._release)
+        elif self._next_step is None:
+            # The exit code, which is usually known a moment later, says why calls get no response.
+            self._next_step = loop.call_later(REST_SECONDS, self._report_end)
+        else:
+            self._report_end()
+
+    def _report_end(self) -> None:
+        """Report the end of the child's stdout, once."""
+        if not self._has_reported_end:
+            self._has_reported_end = True
+            self._events.received(b"")
 
     # Ending the child, step by step. Each step sets a timer for the next.
 
     def finish(self) -> None:
         self._is_begun = True
         self._is_ended_here = not self._has_ended
+        if self._has_ended:
+            self._report_end()
         self._reader.read(not self._has_ended)
         self._writer.finish(self._await_exit)
 
@@ -218,8 +234,7 @@ class ChildChannel(DescriptorChannel):
         if self.child is not None:
             self.child.close()
         # A process that the child started may hold its stdout open, so that the end of the stream never comes.
-        if not self._has_ended:
-            self._events.received(b"")
+        self._report_end()
         self._events.lost(self._fault)
 
 

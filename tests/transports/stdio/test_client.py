@@ -500,3 +500,13 @@ async def test_a_child_that_does_not_read_in_threads() -> None:
     await child.close()
     assert child.returncode == -signal.SIGTERM
     assert child.events == ["closed"]
+
+
+@pytest.mark.parametrize("code", ["", "import time; time.sleep(0.2)"])
+async def test_a_call_says_how_the_child_ended(code: str) -> None:
+    """Its stdout ends before its exit code is known."""
+    command = script(f"import os, sys; sys.stdin.readline(); os.close(1); {code or 'pass'}; os._exit(3)")
+    async with Session(StdioClient(command)) as session:
+        with pytest.raises(ConnectionLost, match="the child process ended with exit code 3") as caught:
+            await session.call("m")
+        assert caught.value.__cause__ is session.fault
