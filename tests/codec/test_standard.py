@@ -159,11 +159,21 @@ def test_numpy_values_need_orjson() -> None:
 USED = """
 import sys
 sys.modules["orjson"] = None  # as if it were not installed
-from jsonrpc_fast import decode, encode_result
+import datetime
+from jsonrpc_fast import decode, encode_dict, encode_result
 from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.codec import _standard
 text = encode_result(1, {"b": (1.5, "x"), "a": {2}}, default=list, option=32, delimited=False)
 assert text == b'{"jsonrpc":"2.0","id":1,"result":{"a":[2],"b":[1.5,"x"]}}', text
 assert decode(text).result == {"a": [2], "b": [1.5, "x"]}
+times = [datetime.datetime(2026, 11, 21, 1, 2, 3, 4, tz) for tz in (None, datetime.timezone.utc)]
+for value in (times[0], times, {"a": {"t": times[1]}}, [datetime.time(1, 2, 3, 4), 5]):
+    for option in (0, 2, 8, 128, 138, 40, 2048):
+        wanted = b'{"jsonrpc":"2.0","id":1,"result":%b}' % _standard.dumps(value, None, option)
+        found = encode_result(1, value, option=option, delimited=False)
+        again = encode_dict({"jsonrpc": "2.0", "id": 1, "result": value}, option=option, delimited=False)
+        assert wanted == found and (wanted == again or option & 32), (option, found, again)
+    assert b"!" in encode_result(1, value, option=512, default=lambda _: "!")
 main(["info", "--json"])
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -52,10 +53,13 @@ def tier_of(item: pytest.Item) -> str:
 
 
 def is_measured(config: pytest.Config) -> bool:
-    """Return whether costs mean something: not under a tracer, nor with more examples than a usual run tries."""
+    """Return whether costs mean something: not under a tracer, nor with more examples than a usual run tries, nor where
+    Python itself is slower.
+    """
     is_slowed = sys.gettrace() is not None or "LD_PRELOAD" in os.environ or "COVERAGE_PROCESS_START" in os.environ
     is_deeper = settings.default.max_examples > 100 or config.getoption("all_loops") or config.getoption("any_cost")
-    return sys.implementation.name == "cpython" and not (is_slowed or is_deeper)
+    is_usual = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    return is_usual and not (is_slowed or is_deeper)
 
 
 def left_out(config: pytest.Config, items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:

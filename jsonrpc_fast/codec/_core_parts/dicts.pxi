@@ -217,7 +217,7 @@ cdef char* write_whole(Output* output, char* at, message, default, option) excep
     cdef bint is_simple = changes_nothing(option)
     cdef bint has_others = False
     cdef bint is_too_deep = False
-    if default is None and is_simple:
+    if default is None and is_simple and (HAS_ORJSON or option is ZERO):
         at = try_value(output, at, message)
         if at != NULL:
             return at
@@ -227,7 +227,7 @@ cdef char* write_whole(Output* output, char* at, message, default, option) excep
         is_too_deep = True
     if is_too_deep:
         return NULL
-    if default is not None and is_simple and not has_others:
+    if not has_others and (default is not None or not HAS_ORJSON) and is_simple:
         at = try_value(output, output.start + start, message)
         if at != NULL:
             return at

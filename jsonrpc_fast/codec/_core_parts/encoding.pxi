@@ -277,15 +277,18 @@ cdef extern from "Python.h":
 cdef char* write_other_payload(Output* output, value, default, option) except NULL:
     cdef char* at = output.start + output.payload
     cdef char* end
+    cdef bint has_others
     if raised() != NULL:
         return checked(NULL)
     if type(value) is Raw:
         return write_raw(output, at, <Raw>value)
-    if default is None and option is not ZERO and changes_nothing(option):
+    if default is None and option is not ZERO and HAS_ORJSON and changes_nothing(option):
         end = try_value(output, at, value)
         if end != NULL:
             return end
-    if not check_levels(<PyObject*>value, 0, option) and default is not None and changes_nothing(option):
+    # Without orjson, `write_value` also writes objects of other types, whose form the option may change.
+    has_others = check_levels(<PyObject*>value, 0, option)
+    if not has_others and (default is not None or not HAS_ORJSON) and changes_nothing(option):
         end = try_value(output, output.start + output.payload, value)
         if end != NULL:
             return end
