@@ -135,7 +135,7 @@ class ChildChannel(DescriptorChannel):
             loop.call_soon(self._release)
         elif self._next_step is None:
             # The exit code, which is usually known a moment later, says why calls get no response.
-            self._next_step = loop.call_later(REST_SECONDS, self._report_end)
+            self._next_step = loop.call_later(1.0, self._report_end)
         else:
             self._report_end()
 
