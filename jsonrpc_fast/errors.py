@@ -234,17 +234,8 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
 
 
 def standard_error(code: ErrorCode) -> RpcError:
-    """Return the error with one of JSON-RPC's own codes and its message."""
-    return RpcError(code, RPC_MESSAGES[code])
-
-
-def invalid_params(message: str) -> RpcError:
-    """Return the error -32602.
-
-    Args:
-        message: Which parameter is invalid, and why.
-    """
-    return RpcError(ErrorCode.INVALID_PARAMS, message)
+    """The old form of `RpcError(code)`."""
+    return RpcError(code)
 
 
 def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:
@@ -267,7 +258,7 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
         id: The id of the message; None for a notification.
     """
     logger_of("handlers").error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
-    return standard_error(ErrorCode.INTERNAL_ERROR)
+    return RpcError(ErrorCode.INTERNAL_ERROR)
 
 
 _shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}
@@ -486,3 +477,26 @@ def remake_parse_error(
 ) -> Fault:
     """Return a `ParseError` from its pickled state."""
     return cls(code, id, offset=offset, index=index, reply_expected=reply_expected, hint=hint, settles=settles)
+
+
+MISSING: Final = object()
+"""The default of a required argument, to find that it is missing. Unlike UNSET, callers never pass it."""
+
+
+def missing_arguments(callee: str, **arguments: object) -> TypeError:
+    """Return the error for missing arguments of a class of the core, worded like CPython's.
+
+    Args:
+        callee: The name of the class.
+        arguments: All required ones; MISSING for each that is missing.
+    """
+    names = [repr(name) for name, value in arguments.items() if value is MISSING]
+    plural = "s" * (len(names) != 1)
+    text = f"missing {len(names)} required positional argument{plural}: {' and '.join(names)}"
+    return TypeError(f"{callee}.__new__() {text}")
+
+
+def not_a_message(value: object) -> TypeError:
+    """Return the error for a value that is passed to an encoder and is not a message."""
+    text = f"message must be a Request, a Notification or a Response, not {type(value).__name__}"
+    return TypeError(f"{text}; use encode_dict" if issubclass(type(value), dict) else text)

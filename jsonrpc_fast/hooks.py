@@ -24,8 +24,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeAlias
 
-from ._checks import check_callable
-from ._logs import Seldom, logger_of
 from .errors import (
     CallTimeout,
     ConnectionLost,
@@ -36,6 +34,7 @@ from .errors import (
     internal_error,
     run_callback,
 )
+from .support import Seldom, check_callable, logger_of
 from .types import MessageId
 
 __all__ = [

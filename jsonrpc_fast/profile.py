@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, dataclass_transform, get_args
 
-from ._checks import check_count
+from .support import check_count
 
 if TYPE_CHECKING:
     from inspect import Signature

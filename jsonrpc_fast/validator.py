@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
-from ._checks import check_type
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse, rules
 from .codec._kinds import kinds_of
 from .codec.rules import Kinds
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from .profile import JSONRPC, Profile, plain_profile
+from .support import check_type
 from .types import MessageId
 
 P = ParamSpec("P")
@@ -215,7 +215,7 @@ def _response(id: MessageId, code: ErrorCode) -> Response:
 
 
 def _log(errors: tuple[Fault, ...]) -> None:
-    from ._logs import logger_of  # `import jsonrpc_fast` must not load logging
+    from .support import logger_of  # `import jsonrpc_fast` must not load logging
 
     found = ", ".join(f"{fault.code.name} at {fault.path or 'the message'}" for fault in errors)
     logger_of("validator").error("an outgoing response is invalid: %s", found)

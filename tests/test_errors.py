@@ -102,7 +102,7 @@ def test_every_text_is_unique() -> None:
 
 
 def test_invalid_params() -> None:
-    error = errors.invalid_params("name must be a string")
+    error = errors.RpcError.invalid_params("name must be a string")
     assert (error.code, error.message, error.data) == (-32602, "name must be a string", UNSET)
     assert str(error) == "name must be a string (-32602)"
 

@@ -121,18 +121,17 @@ from types import CoroutineType, GenericAlias
 from typing import get_args
 
 from .. import errors
-from .._checks import MISSING, missing_arguments, not_a_message
-from .._repr import SHOWN_BYTES as _SHOWN_BYTES
-from .._repr import shorten
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
-from ..errors import HANDLER_FAILURES, EncodeError, RpcError, args_of, remake_parse_error
+from ..errors import MISSING, EncodeError, RpcError, args_of, missing_arguments, not_a_message, remake_parse_error
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
-from ..framing.frames import TABLE, Frame
+from ..framing.frames import FRAMINGS, Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
 from ..profile import JSONRPC, PRESETS, Profile, WrittenForm, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
+from ..support import HANDLER_FAILURES, shorten
+from ..support import SHOWN_BYTES as _SHOWN_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
 from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
 from ..types import ENVELOPE_MEMBERS, UNSET, Classification

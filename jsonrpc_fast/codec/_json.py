@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from .._checks import check_type
 from ..errors import EncodeError
+from ..support import check_type
 from ..support import has_surrogates as has_surrogates
 from ..types import plain_int
 from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_of

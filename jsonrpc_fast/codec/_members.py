@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from .._pointers import INDEX_DIGITS, index_of, parts_of
+from ..support import INDEX_DIGITS, index_of, pointer_parts
 
 T = TypeVar("T")
 """A `Raw` of either backend."""
@@ -39,7 +39,7 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
             raise ValueError('path must be "" or begin with "/"; or pass a list of names')
         if "~" in path and re.search(r"~(?![01])", path):
             raise ValueError('a "~" in a path must be written "~0"')
-        return [(part, index_of(part)) for part in parts_of(path)]
+        return [(part, index_of(part)) for part in pointer_parts(path)]
     if not isinstance(path, (list, tuple)):
         raise TypeError(f"path must be a str, a list or a tuple, not {type(path).__name__}")
     steps: list[tuple[str | None, int]] = []

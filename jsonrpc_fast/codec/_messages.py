@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
 
 from .. import errors
-from .._checks import not_a_message
-from .._repr import shorten
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
-from ..errors import RpcError, remake_parse_error
+from ..errors import RpcError, not_a_message, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
+from ..support import shorten
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
 from ._any_errors import code_and_message
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of

@@ -13,9 +13,9 @@ import codecs
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ..codes import ParseErrorCode
-from ..errors import HANDLER_FAILURES
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
+from ..support import HANDLER_FAILURES
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
 from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads

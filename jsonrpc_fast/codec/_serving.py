@@ -21,7 +21,7 @@ from contextvars import Context, ContextVar
 from types import CoroutineType
 from typing import Any, Protocol, Self
 
-from ..errors import HANDLER_FAILURES
+from ..support import HANDLER_FAILURES
 from ..types import UNSET, MessageId, Unset, is_awaitable
 from ._messages import Raw, Request
 

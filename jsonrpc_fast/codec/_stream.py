@@ -17,13 +17,13 @@ from _thread import RLock
 from collections import deque
 from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
-from .._checks import check_count
 from ..codes import ParseErrorCode
 from ..errors import ParseError, with_hint
 from ..framing.detector import Frames, FramingDetector, frames_of
 from ..framing.frames import FRAMINGS, Frame, Framing, StreamFraming, unknown_framing
 from ..framing.hints import hint_of_line
 from ..profile import JSONRPC, Limits, Profile
+from ..support import check_count
 
 M = TypeVar("M")
 """A decoded message, or the fault of one."""

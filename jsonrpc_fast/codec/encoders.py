@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from .._pointers import pointer_to
 from ..errors import EncodeError
 from ..profile import JSONRPC, Profile, is_plain
+from ..support import pointer_to
 from ..types import UNSET, MessageId, Unset
 from ._backend import (
     Notification,

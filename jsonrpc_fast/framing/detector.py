@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
-from .._checks import check_count
 from ..profile import Limits
+from ..support import check_count
 from ..types import BYTE_ORDER_MARK
 from .frames import FRAMINGS, MAX_HEADER_BYTES, Frame, Framing, StreamFraming, unknown_framing
 

@@ -45,7 +45,6 @@ FRAMINGS: Final[dict[Framing, FramingRow]] = {
 }
 """Each framing. Its reader is in `frames_of`, its writer in `frame`, the core's reader in `_core_parts/decoder.pxi`."""
 
-TABLE: Final = FRAMINGS
 STREAM_FRAMINGS: Final[tuple[StreamFraming, ...]] = get_args(StreamFraming)
 
 MAX_HEADER_BYTES: Final = 8192

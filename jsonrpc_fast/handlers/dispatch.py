@@ -20,15 +20,15 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
 
-from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._backend import serve_plain
 from ..codec._json import Default
 from ..codec._serving import Called
 from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
-from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
+from ..errors import EncodeError, RpcError, internal_error
 from ..profile import JSONRPC, Profile, is_plain
+from ..support import HANDLER_FAILURES, check_callable, check_seconds, check_type
 from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
@@ -322,7 +322,7 @@ class Dispatch:
             return self._respond(item, is_line)
         try:
             if handler is None and (handler := self._find(item.method)) is None:
-                raise standard_error(ErrorCode.METHOD_NOT_FOUND)
+                raise RpcError(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
             # If a type read the text, numbers would follow the rules of its library, not those of the profile.

@@ -21,7 +21,7 @@ import inspect
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
-from .failures import on_failure
+from ..support import on_failure
 from .handler import Handler, OuterHandler, RequestContext
 
 # InterpreterPoolExecutor (Python 3.14) is a subclass of ThreadPoolExecutor, but its threads share no objects.

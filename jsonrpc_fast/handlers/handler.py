@@ -18,9 +18,9 @@ from types import CodeType, FunctionType
 from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary
 
-from .._repr import shorten
 from ..codec import Raw
 from ..codec._backend import decoded
+from ..support import shorten
 from ..types import MessageId
 from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._checks import check_type
+from ..support import check_type
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
@@ -19,12 +20,12 @@ from typing import Any, Final, Self, Unpack
 
 from ..codec import Notification, ParseError, Request
 from ..codes import ErrorCode
-from ..errors import HANDLER_FAILURES, standard_error
+from ..errors import RpcError
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
+from ..support import HANDLER_FAILURES, is_foreign_cancellation, on_failure
 from .awaiting import OuterCoroutine
 from .dispatch import Dispatch, EncodeOptions, Inbound, ParamsReading
-from .failures import CancelledError, is_foreign_cancellation, on_failure
 from .handler import Handler
 
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
@@ -102,7 +103,7 @@ class ObservedDispatch(Dispatch):
             if isinstance(item, Notification):
                 del self._reports[id(item)]
                 return b""
-            return self._fail_at_once(item, standard_error(ErrorCode.METHOD_NOT_FOUND), is_line)
+            return self._fail_at_once(item, RpcError(ErrorCode.METHOD_NOT_FOUND), is_line)
         with on_failure(partial(self._conclude, item, Outcome.CANCELLED)):
             # Called in the context of the function, so that the function sees a span that the hook makes current.
             report.trace = report.context.run(self._started, item)
@@ -115,7 +116,7 @@ class ObservedDispatch(Dispatch):
     async def _finish(self, item: Inbound, work: Awaitable[Any], is_line: bool) -> bytes:
         try:
             response = await super()._finish(item, work, is_line)
-        except CancelledError as error:
+        except asyncio.CancelledError as error:
             # A cancellation of the task itself has no response; `_run_to_end` reports it.
             if is_foreign_cancellation(error):  # the response is -32603
                 self._reports[id(item)].code = _INTERNAL_ERROR

@@ -17,8 +17,8 @@ from inspect import Parameter
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
-from .._checks import check_type
 from ..codec._backend import Raw, dumps
+from ..support import check_type
 from ..types import UNSET
 from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of

@@ -7,8 +7,8 @@ from inspect import isasyncgenfunction
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .._checks import check_seconds, check_type
 from ..errors import RpcError
+from ..support import check_seconds, check_type
 from .handler import Handler, OuterHandler, RequestContext
 from .middleware import Middleware, MiddlewareHandler
 from .streams import StreamHandler, names_of

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from .._checks import check_callable, check_seconds, check_type
 from ..codec import Message, RawMessage
 from ..codec._backend import serve_plain
 from ..codec.encoders import depends_on_peer
 from ..profile import JSONRPC, Profile
+from ..support import check_callable, check_seconds, check_type
 from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, ParamsReading
 from .handler import Handler
 from .interface import methods_of

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..codec._json import Default
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import HANDLER_FAILURES, EncodeError, RpcError
+from ..errors import EncodeError, RpcError
+from ..support import HANDLER_FAILURES
 from ..types import UNSET, MessageId
 
 

@@ -11,12 +11,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
-from .._checks import check_callable, check_count, check_type
 from ..codec._json import Default
 from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..hooks import Hooks, trace_in_headers
 from ..profile import JSONRPC, Profile
+from ..support import check_callable, check_count, check_type
 from .page import CONTENT_SECURITY_POLICY, PAGE
 from .requests import (
     Access,

@@ -14,12 +14,12 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
-from ..handlers.failures import CancelledError, is_foreign_cancellation
+from ..support import check_count, check_seconds, is_foreign_cancellation
 from .base import (
     JSON_TYPE,
     BaseEndpoint,
@@ -183,7 +183,7 @@ class Endpoint(BaseEndpoint):
                     response = end.value
                 if response is None:
                     return None
-        except CancelledError as error:
+        except asyncio.CancelledError as error:
             # A function may await a future that is cancelled elsewhere. Only the cancellation of this task itself ends
             # the request.
             if not is_foreign_cancellation(error):

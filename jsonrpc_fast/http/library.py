@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from .._checks import MAX_PORT, check_count
 from ..errors import CallTimeout, ConnectionLost, InvalidResponse
+from ..support import MAX_PORT, check_count
 
 try:
     import httpx2

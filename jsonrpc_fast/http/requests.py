@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from .._checks import check_type
+from ..support import check_type
 
 __all__ = [
     "Access",

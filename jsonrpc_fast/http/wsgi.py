@@ -13,8 +13,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
-from .._checks import check_type
 from ..handlers import is_awaitable
+from ..support import check_type
 from ..types import UNSET
 from .base import BaseEndpoint, HttpHeaders, checked_headers, joined, may_be_local
 from .requests import HttpResponse, Refusal, check_body, is_loopback, refusal_response

@@ -13,12 +13,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self
 
-from .._checks import check_callable, check_count, check_type
-from .._repr import shorten
 from ..codec import Params, Raw
 from ..codes import ErrorCode
 from ..errors import RpcError
 from ..handlers import Handler, Handlers, RequestContext
+from ..support import check_callable, check_count, check_type, shorten
 from ..types import UNSET, Unset
 
 

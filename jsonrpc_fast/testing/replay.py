@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from .._checks import check_callable
-from .._repr import shorten
 from ..codec import Error, Notification, Request, Response, decode
 from ..codes import ErrorCode
 from ..profile import JSONRPC, Profile
-from ..types import IdKey, MessageId, id_key
+from ..support import check_callable, id_key, shorten
+from ..types import IdKey, MessageId
 from .recordings import Recorded
 
 ReplayedMessage: TypeAlias = "Request[Any] | Notification[Any] | Response[Any]"

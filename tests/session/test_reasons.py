@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import ParseError, hooks
-from jsonrpc_fast._logs import Seldom
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost
 from jsonrpc_fast.hooks import log_broken
 from jsonrpc_fast.session import ReconnectingSession, Session
+from jsonrpc_fast.support import Seldom
 from jsonrpc_fast.transports import TcpClient
 
 from ..support.tables import rows

@@ -75,7 +75,7 @@ class Decoder(StreamDecoder[_M]):
         elif framing == "json-seq":
             (<ConcatenatedReader>self._frames).has_marks = True
         elif type(self._frames) is LineReader and framing != "newline":
-            (<LineReader>self._frames).delimiter = TABLE[framing].delimiter[0]
+            (<LineReader>self._frames).delimiter = FRAMINGS[framing].delimiter[0]
             (<LineReader>self._frames).gives_hints = False
         self._fast = self._frames if self._detector is None and self._refusal is None else None
 

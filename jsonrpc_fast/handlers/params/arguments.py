@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
-from ..._pointers import pointer_to
 from ...codec._backend import decoded
+from ...support import pointer_to
 from .annotations import is_field
 from .docstrings import read_docstring
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many

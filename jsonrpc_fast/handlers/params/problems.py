@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
-from ..._pointers import pointer_to
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
+from ...support import pointer_to
 
 IS_REQUIRED: Final = "is required"
 IS_UNKNOWN: Final = "has an unknown member"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification
-from jsonrpc_fast._logs import Seldom
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
+from jsonrpc_fast.support import Seldom
 from jsonrpc_fast.transports import TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.stream import server as server_module
 from jsonrpc_fast.transports.stream.admission import Admission, host_of
