@@ -27,6 +27,8 @@ from .support import check_type
 from .types import MessageId
 
 P = ParamSpec("P")
+__all__ = ["Fault", "JsonRpcValidator", "Report"]
+
 T = TypeVar("T")
 
 ReportKind = Literal["request", "notification", "response", "batch"]

@@ -38,6 +38,8 @@ try:
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
+__all__ = ["AsyncHttpClient", "HttpClient"]
+
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
 

@@ -53,29 +53,11 @@ from .sending import (
     status_error,
 )
 
-__all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS", "HttpAuth", "StreamableHttpClient"]
-
-CONNECT_SECONDS: Final = 30.0
-"""How long opening a connection and sending a message may take, by default."""
-READ_SECONDS: Final = 300.0
-"""How long a server may be silent while a response is awaited, by default."""
-MAX_STREAM_BYTES: Final = 1024 * 1024 * 1024
-"""The maximum size of one stream of events, by default."""
-MAX_REQUESTS: Final = 256
-"""Maximum number of requests that are sent or awaited at a time. Further ones wait."""
+__all__ = ["HttpAuth", "StreamableHttpClient"]
 
 MAX_OPEN_REQUESTS: Final = 100
 """With this number of requests of the server without a response, its streams are not read."""
-_MAX_RESPONSES: Final = 8
-"""Maximum number of responses to the server's requests that are sent at a time."""
-
 _NOTICE_SECONDS: Final = 30.0  # until the server must have accepted a notification or a response
-_OLD_STATUSES: Final = (400, 404, 405)  # specification 2025-11-25, "Transports", "Backwards Compatibility"
-_ONLY_EVENTS: Final = (
-    "the server speaks only HTTP+SSE of 2024-11-05: connect to it with sse_client of the MCP SDK, or ask its owner for "
-    "Streamable HTTP"
-)
-_MAX_REFUSAL_BYTES: Final = 64 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -172,9 +154,9 @@ class StreamableHttpClient(Connection):
         headers: Mapping[str, str] | None = None,
         auth: HttpAuth | None = None,
         http_client: httpx2.AsyncClient | None = None,
-        connect_seconds: float | None = CONNECT_SECONDS,
-        read_seconds: float | None = READ_SECONDS,
-        max_stream_bytes: int | None = MAX_STREAM_BYTES,
+        connect_seconds: float | None = 30.0,
+        read_seconds: float | None = 300.0,
+        max_stream_bytes: int | None = 1024 * 1024 * 1024,
         **options: Unpack[MessageOptions],
     ) -> None:
         check_seconds("connect_seconds", connect_seconds)
@@ -187,8 +169,8 @@ class StreamableHttpClient(Connection):
         self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
         self._headers = RequestHeaders()
 
-        self._slots = asyncio.Semaphore(MAX_REQUESTS)
-        self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
+        self._slots = asyncio.Semaphore(256)  # requests that are sent or awaited; further ones wait
+        self._response_slots = asyncio.Semaphore(8)
         self._renewing = asyncio.Lock()
 
         self._posts: dict[tuple[type, MessageId], _Post] = {}
@@ -388,7 +370,7 @@ class StreamableHttpClient(Connection):
         error = status_error(response)
         if kind == "application/json" and status >= 400:
             try:
-                found = decode(await read(response, _MAX_REFUSAL_BYTES), self.profile, raw=self._raw)
+                found = decode(await read(response, 65536), self.profile, raw=self._raw)
             except (InvalidResponse, httpx2.HTTPError):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
@@ -398,8 +380,12 @@ class StreamableHttpClient(Connection):
                     self._on_item(post, Response(id, error=found.error), response)
                     return
         # A server of HTTP+SSE refuses the POST, because its endpoint is for GET. Only its first event identifies it.
-        if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
-            raise HandshakeError(_ONLY_EVENTS) from error
+        # Specification 2025-11-25, "Transports", "Backwards Compatibility".
+        if post.method == "initialize" and status in (400, 404, 405) and await self._events.are_of_2024():
+            raise HandshakeError(
+                "the server speaks only HTTP+SSE of 2024-11-05: connect to it with sse_client of the MCP SDK, or ask "
+                "its owner for Streamable HTTP"
+            ) from error
         raise error
 
     def _read_body(self, post: _Post, response: Any, body: bytes) -> None:

@@ -14,14 +14,14 @@ PyJWT and cryptography verify signatures. httpx2 fetches keys and queries issuer
 
 Rules:
   - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is down, slow
-    or sends invalid responses, it gets 503 after at most FETCH_SECONDS.
-  - Keys are fetched again after CACHE_SECONDS. If that fails, the old ones are used for up to OUTAGE_SECONDS, and no
+    or sends invalid responses, it gets 503 after at most five seconds.
+  - Keys are fetched again after ten minutes. If that fails, the old ones are used for up to an hour, and no
     token waits for the next attempts.
   - A token whose key is unknown causes the keys to be fetched again, once for all tokens that wait, and not within
-    RETRY_SECONDS after the last time. So new keys are found, but made-up key ids cause no additional requests.
-  - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
+    ten seconds after the last time. So new keys are found, but made-up key ids cause no additional requests.
+  - A time is a number (NumericDate of RFC 7519), with a leeway of ten seconds.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
-  - No redirect is followed, and no response of more than MAX_RESPONSE_BYTES is read.
+  - No redirect is followed, and no response of more than 256 KiB is read.
 
 Sources: RFC 7517, RFC 7519, RFC 7662, RFC 8725.
 """
@@ -55,36 +55,18 @@ except ImportError as _error:
         'verifying tokens needs the extra `mcp-server-auth`: pip install "jsonrpc_fast[mcp-server-auth]"'
     ) from _error
 
-__all__ = [
-    "ALGORITHMS",
-    "CACHE_SECONDS",
-    "FETCH_SECONDS",
-    "LEEWAY_SECONDS",
-    "MAX_RESPONSE_BYTES",
-    "OUTAGE_SECONDS",
-    "RETRY_SECONDS",
-    "IntrospectionVerifier",
-    "JwtVerifier",
-]
+__all__ = ["IntrospectionVerifier", "JwtVerifier"]
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms of signatures that may be allowed, all by default."""
-CACHE_SECONDS: Final = 600.0
-"""How long the keys of an issuer are used before they are fetched again."""
-OUTAGE_SECONDS: Final = 3600.0
-"""How long keys are used after they were fetched, while they cannot be fetched again."""
-RETRY_SECONDS: Final = 10.0
-"""How long keys are not fetched again, for an unknown key or after a failure."""
 FETCH_SECONDS: Final = 5.0
 """How long fetching keys, or querying an issuer, may take."""
+RETRY_SECONDS: Final = 10
+"""How long keys are not fetched again, for an unknown key or after a failure."""
 LEEWAY_SECONDS: Final = 10.0
 """How far the clock of an issuer may differ."""
-MAX_RESPONSE_BYTES: Final = 256 * 1024
-"""Maximum size of a key set, or of another response of an issuer."""
-
 KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """The types of keys by the prefix of the algorithms' names."""
-_RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
 _logger: Final = logger_of("mcp")
 
 
@@ -159,8 +141,8 @@ class JwtVerifier:
         """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
         now = asyncio.get_running_loop().time()
         # After an outage of this length, a key that was revoked meanwhile would still give access.
-        found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
-        if found is not None and now < self._fetched + CACHE_SECONDS:
+        found = self._found(kid, algorithm) if now < self._fetched + 3600 else None
+        if found is not None and now < self._fetched + 600:
             return found
         # Both for expired keys and for an unknown key: otherwise tokens with made-up key ids would flood the issuer.
         if now >= self._tried + RETRY_SECONDS:
@@ -275,7 +257,7 @@ class _Fetcher:
         """Send a request and return the object in the response.
 
         Raises:
-            Exception: No response was received within FETCH_SECONDS, for any reason.
+            Exception: No response was received within five seconds, for any reason.
         """
         return await asyncio.wait_for(self._fetch(method, **options), FETCH_SECONDS)
 
@@ -291,7 +273,7 @@ class _Fetcher:
         ):
             if response.status_code != 200:
                 raise InvalidResponse(f"the status is {response.status_code}")
-            found = Raw(await read(response, MAX_RESPONSE_BYTES)).decode()
+            found = Raw(await read(response, 256 * 1024)).decode()
         if not isinstance(found, dict):
             raise InvalidResponse("the response is not an object")
         return found
@@ -320,7 +302,7 @@ def _log(text: str, error: Exception) -> None:
 
 
 def _unavailable() -> Refusal:
-    return Refusal(503, "The token cannot be checked now.", [_RETRY_AFTER])
+    return Refusal(503, "The token cannot be checked now.", [(b"retry-after", b"%d" % RETRY_SECONDS)])
 
 
 def _texts(name: str, given: str | Iterable[str]) -> frozenset[str]:

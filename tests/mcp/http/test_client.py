@@ -17,7 +17,6 @@ import pytest
 from jsonrpc_fast import mcp
 from jsonrpc_fast.codec import Notification, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
-from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
 from jsonrpc_fast.mcp.http.client import MAX_OPEN_REQUESTS, StreamableHttpClient
 from jsonrpc_fast.profile import MCP_2025_03_26, MCP_2025_11_25
@@ -761,7 +760,7 @@ async def test_a_call_that_is_cancelled_at_any_await_leaves_nothing(revision: Ca
                 gc.collect(0)
             assert await client.call_tool("add") == {"content": []}
         assert (len(transport._posts), len(transport._tasks), len(transport._notices)) == (0, 0, 0)
-        assert (transport.write_buffer_bytes, transport._slots._value) == (0, http_client.MAX_REQUESTS)
+        assert (transport.write_buffer_bytes, transport._slots._value) == (0, 256)
 
 
 async def test_a_batch_of_responses_ends_the_requests_of_its_batch() -> None:

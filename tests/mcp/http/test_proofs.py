@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import runpy
 import time
 from functools import cache
 from typing import Any
@@ -25,6 +26,7 @@ from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.http.proofs import ProofVerifier
 
 from ...support.mcp_http import Exchange, Gate, call, modern
+from ...support.places import ROOT
 from ...support.tables import rows
 
 RESOURCE = "https://example.org/mcp"
@@ -267,14 +269,18 @@ async def test_without_proofs_the_scheme_is_unknown() -> None:
     assert (status, challenge) == (401, f'Bearer resource_metadata="{METADATA}"')
 
 
-async def test_the_proofs_of_the_client_are_accepted() -> None:
+async def test_the_proofs_of_the_example_are_accepted() -> None:
     pytest.importorskip("httpx2", reason="the extra `mcp-client-oauth` is not installed")
     import httpx2
-    from jsonrpc_fast.mcp.client.dpop import Proofs
 
-    made = Proofs()
-    request = httpx2.Request("POST", RESOURCE)
-    made.sign(request, TOKEN)
+    class Bearer(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            request.headers["authorization"] = f"Bearer {TOKEN}"
+            yield request
+
+    pytest.importorskip("mcp.client.auth", reason="the extra `mcp-client-oauth` is not installed")
+    proving = runpy.run_path(str(ROOT / "examples" / "mcp_dpop.py"))["Proving"]
+    request = await anext(proving(Bearer()).async_auth_flow(httpx2.Request("POST", RESOURCE)))
     header = jwt.get_unverified_header(request.headers["dpop"])["jwk"]
     members = json.dumps({name: header[name] for name in ("crv", "kty", "x", "y")}, separators=(",", ":"))
     assert fault_of(request.headers["dpop"], {"cnf": {"jkt": digest(members.encode())}}) is None
