@@ -16,14 +16,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
 
 Pair = Callable[[Events, Events], Awaitable[tuple[Channel, Channel]]]
 """Opens two ends that are connected to each other, each with its events, and returns them."""
+
+Lack = Literal["waits", "delivers"]
+"""What a channel cannot do."""
 
 Until = Callable[[Callable[[], object], str], Awaitable[None]]
 """Waits until a condition holds; the text says what is wrong if it does not."""
@@ -137,21 +140,32 @@ async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
     assert not faults, faults[0]
 
 
-async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
+async def check_channel(pair: Pair, *, without: Collection[Lack] = ()) -> None:
     """Check that a channel keeps the rules of `Channel`.
 
     Args:
         pair: Opens two ends.
-        can_wait: Whether the channel lets the peer wait while it is not read, so that unwritten bytes pile up at the
-            peer, not in the channel.
+        without: What the channel cannot do, and is not checked. "waits": let the peer wait while it is not read, so
+            that unwritten bytes pile up at the peer, not in the channel; a queue takes everything. "delivers": deliver
+            what was written before `finish`; a pseudo-terminal whose master is closed drops it.
 
     Raises:
         AssertionError: A rule is broken; the text says which.
+        ValueError: `without` has another value.
     """
-    for check in _CHECKS:
-        if can_wait or check is not _check_back_pressure:
-            async with _opened(pair) as (one, other, until):
-                await check(one, other, until)
+    if unknown := set(without) - set(get_args(Lack)):
+        raise ValueError(f"without must be some of {', '.join(get_args(Lack))}, not {', '.join(sorted(unknown))}")
+    checks: list[Callable[[_End, _End, Until], Awaitable[None]]] = [_check_order, _check_pauses]
+    if "waits" not in without:
+        checks.append(_check_back_pressure)
+    checks += [
+        partial(_check_finish, delivers="delivers" not in without),
+        _check_abort,
+        partial(_check_abort, finishes=True),
+    ]
+    for check in checks:
+        async with _opened(pair) as (one, other, until):
+            await check(one, other, until)
 
 
 async def _check_order(one: _End, other: _End, until: Until) -> None:
@@ -207,14 +221,14 @@ async def _check_back_pressure(one: _End, other: _End, until: Until) -> None:
     await until(lambda: len(other.data) == _size(written), "data is lost by back-pressure")
 
 
-async def _check_finish(one: _End, other: _End, until: Until) -> None:
+async def _check_finish(one: _End, other: _End, until: Until, delivers: bool) -> None:
     """`finish` writes everything, and ends both sides."""
     one.read()
     other.read()
     written = [one.write(_TEXT % (number, b"x" * 10_000)) for number in range(50)]
     one.channel.finish()
     await until(lambda: other.is_over, "the other end does not notice `finish`")
-    assert len(other.data) == _size(written), "what was written before `finish` is lost"
+    assert not delivers or len(other.data) == _size(written), "what was written before `finish` is lost"
     assert other.has_prefix_of(written), "what was written before `finish` is not what arrives"
     if not other.losses:
         other.channel.finish()
@@ -236,13 +250,3 @@ async def _check_abort(one: _End, other: _End, until: Until, finishes: bool = Fa
 
 def _size(texts: list[bytes]) -> int:
     return sum(map(len, texts))
-
-
-_CHECKS: Final = (
-    _check_order,
-    _check_pauses,
-    _check_back_pressure,
-    _check_finish,
-    _check_abort,
-    partial(_check_abort, finishes=True),
-)

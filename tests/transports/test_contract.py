@@ -314,3 +314,13 @@ async def test_a_channel_that_breaks_the_contract_is_found(
     with pytest.raises(AssertionError) as caught:
         await check_channel(memory_pair_of(kind))
     assert fault in str(caught.value)
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.ci
+async def test_what_a_channel_cannot_do_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.contract.WAIT_SECONDS", 0.3)
+    for kind, lack in ((LosesAtTheEnd, "delivers"), (CountsNothing, "waits"), (NeverDrained, "waits")):
+        await check_channel(memory_pair_of(kind), without={lack})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^without must be some of waits, delivers, not flies$"):
+        await check_channel(memory_pair_of(MemoryChannel), without={"flies"})  # type: ignore[arg-type]
