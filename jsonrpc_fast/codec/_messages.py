@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, final, overload
 
 from .. import errors
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
@@ -72,8 +72,9 @@ class _Value:
     `__match_args__`."""
 
     __slots__ = ("_extra",)  # left unset where there are no extra members, which saves an assignment
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
+    if TYPE_CHECKING:  # the classes have no annotations, as in the core: `get_type_hints` knows them by another module
+        __match_args__: ClassVar[tuple[str, ...]] = ()
+        __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
 
     def __init_subclass__(cls) -> None:
         # The classes of the core are final, and CPython refuses a subclass with this text.
@@ -170,7 +171,7 @@ class Request(_Message, Generic[P]):
         ValueError: The id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
-    __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
+    __match_args__ = ("id", "method", "params")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
         @property
@@ -243,7 +244,7 @@ class Notification(_Message, Generic[P]):
         ValueError: JSON-RPC defines a name in `extra`.
     """
 
-    __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]] = ("method", "params")
+    __match_args__ = ("method", "params")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
         @property
@@ -306,7 +307,7 @@ class Response(_Message, Generic[R]):
         ValueError: Both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
-    __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
+    __match_args__ = ("id", "result", "error")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
         # One of the two is always None. `| Any` saves users a check after a pattern or `is_error`.
 
@@ -382,7 +383,7 @@ class Error(_Value):
         ValueError: The code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
-    __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
+    __match_args__ = ("code", "message", "data")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
         @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from _thread import RLock
 from collections import deque
-from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError, with_hint
@@ -71,8 +71,9 @@ class StreamDecoder(Generic[M]):
 
     __slots__ = ("_detector", "_frames", "_framing", "_lock", "_profile", "_raw", "_refusal", "_resync", "_waiting")
 
-    _fault_class: type[Any]  # the ParseError of the backend
-    _frames: Frames
+    if TYPE_CHECKING:  # see `_messages.py`
+        _fault_class: type[Any]  # the ParseError of the backend
+        _frames: Frames
 
     def __init__(
         self,

@@ -173,6 +173,22 @@ assert not unusual & sys.modules.keys(), unusual & sys.modules.keys()
         assert report(prologue, JSONRPC_FAST_PURE=pure)[3] == REQUEST
 
 
+HINTS = """
+import typing, jsonrpc_fast
+classes = [value for name in jsonrpc_fast.__all__ if isinstance(value := getattr(jsonrpc_fast, name), type)]
+assert len(classes) > 20
+hints = {each.__name__: typing.get_type_hints(each) for each in classes}
+assert hints["Request"] == hints["Decoder"] == {}
+"""
+
+
+@pytest.mark.ci
+def test_the_annotations_of_the_public_classes_can_be_evaluated() -> None:
+    """Whichever backend made them: their `__module__` is not the module whose names the annotations use."""
+    for pure in (None, "1"):
+        assert report(HINTS, JSONRPC_FAST_PURE=pure)[3] == REQUEST
+
+
 def test_a_missing_core(pytestconfig: pytest.Config) -> None:
     backend, reason, module, message = report("import sys; sys.modules['jsonrpc_fast.codec._core'] = None")
     assert (backend, module, message) == ("python", "jsonrpc_fast.codec._pure", REQUEST)
