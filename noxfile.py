@@ -38,8 +38,12 @@ TOOLS = ("-r", str(ROOT / "tools" / "requirements.txt"))
 """The tools that build and check packages, each at one version and with its hashes."""
 MAX_WHEEL_BYTES = 1_220_000  # the aim is 1,000,000
 FEW_TOOLS = (
-    *("hypothesis>=6.100,<6.130",),  # later ones need Rust without a wheel
-    *("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
+    *(
+        "hypothesis>=6.100,<6.130",
+        "pytest>=8.3",
+        "pytest-benchmark>=5.3",
+    ),  # later hypothesis needs Rust without a wheel
+    *("pytest-timeout>=2.3", "pytest-xdist>=3.6"),
 )
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
 LOWEST_TOOLS = (*FEW_TOOLS, "opentelemetry-sdk>=1.30", "pydantic>=2.8", "starlette>=0.40", "trustme>=1.1")

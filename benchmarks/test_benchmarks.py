@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +253,24 @@ def test_the_table() -> None:
         "orjson, nothing checked          \u2588\u2588\u2588\u2588 1.00\u00d7",
         "json, nothing checked            " + "\u2588" * 10 + " 2.50\u00d7",
     ]
+
+
+def run_benchmarks(*options: str) -> str:
+    command = [sys.executable, "-m", "pytest", "--benchmark-only", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmarks_are_the_rows_of_the_readme(report: Any) -> None:
+    if report.jsonrpc_fast.BACKEND != "cython":
+        pytest.skip("the benchmarks need the compiled core")
+    shown = run_benchmarks("-k", "tiny and not pydantic", "--benchmark-disable-gc")
+    for _, payload, title in summary.PANELS:
+        assert (f"{title} ({sizes()[payload]})" in shown) == ("tiny" in title)
+    assert "of orjson" in shown
+    assert max(map(len, shown.splitlines()[8:])) <= 100
 
 
 @pytest.mark.ci

@@ -164,7 +164,7 @@ def is_pure_only(config: pytest.Config) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     is_for_the_core = collection_path.name in OF_THE_CORE_ALONE and is_pure_only(config)
-    return True if is_for_the_core else None
+    return True if config.getoption("benchmark_only") or is_for_the_core else None
 
 
 def load_backend(name: str) -> ModuleType:

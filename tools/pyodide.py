@@ -15,7 +15,7 @@ from typing import Final
 
 from .sources import ROOT
 
-TOOLS: Final = ("hypothesis>=6.100,<6.130", "pytest>=8.3", "pytest-timeout>=2.3")
+TOOLS: Final = ("hypothesis>=6.100,<6.130", "pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3")
 PROGRAM: Final = """
 import os, sys
 os.chdir("/work")
