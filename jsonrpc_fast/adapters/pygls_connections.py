@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from ..codec import Notification, ParseError, Request, Response, decode
@@ -218,7 +219,7 @@ async def attach(
         transport.channel_events.received = received
     transport.onmessage = on_message
     # A cancellation that was read together with its request withdraws the request before its handler is called.
-    transport.onread = look_ahead(LspConvention())
+    transport.onread = partial(look_ahead, LspConvention())
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None
     await transport.connect()

@@ -5,7 +5,7 @@ ordinary path.
   - It is a request, but not an item of a batch.
   - Its method has a handler that does not need the context.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
-    messages wait or shows them to hooks (`PlainServer.room`).
+    messages wait or shows them to hooks (`PlainServer.credit`).
 
 A dispatcher serves decoded messages in the same way, without decoding.
 
@@ -16,10 +16,10 @@ gets the result or the exception, and concludes the request.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar
 from types import CoroutineType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ..support import HANDLER_FAILURES
 from ..types import UNSET, MessageId, Unset, is_awaitable
@@ -42,92 +42,83 @@ def call_plain(handler: Any, params: Any) -> Any:
     return function() if params is None else function(*params)
 
 
-class Owner(Protocol):
-    """Serves what a `PlainServer` does not serve to its end. All methods are called in the context of the message."""
-
-    def may_start(self) -> bool:
-        """Return whether a handler may start at once."""
-
-    def begin(self, message: Any, work: Awaitable[Any], context: Context, /) -> object:
-        """Start the awaitable that a function returned, now or later."""
-
-    def make_run(self, work: Awaitable[Any], message: Any, context: Context, /) -> Any:
-        """Return the run of a handler that has started and not returned. `task` is an attribute of it."""
-
-    def ended(self, run: Any, result: Any, error: BaseException | None, /) -> object:
-        """Conclude a run, with its result or its exception."""
-
-    def conclude(self, message: Any, handler: Any, result: Any, error: BaseException | None, /) -> object:
-        """Conclude a message, with what its function raised, or a result that cannot be written."""
-
-
 class PlainServer:
-    """Serves the plain requests of one conversation.
+    """Serves the plain requests of one conversation. Its subclass serves everything else.
 
     Args:
         find: Returns the handler of a method, or None.
-        serving: The requests that are being served, by id.
-        runs: While it is empty, and `room` is positive, a handler may start at once; None: `owner` has to be asked.
         encode: Writes a response, as `encode_result` does.
         context: Each function runs in a copy of it.
         current: Is set to the `ServedCoroutine` in the context of a handler that is started here.
-        receive: Called with each other message and its destination; returns what `receive` returns.
-        owner: Serves the rest.
+        asks: Whether `may_start` is asked even if no handler runs.
 
     Attributes:
-        find: As the argument. Methods may be added.
-        room: While it is positive, requests need not wait, and this many bytes may be written before the receiver has
-            to ask again how much is unwritten. It is never positive while messages must wait, or while hooks see them.
+        find, context: As the arguments. Methods may be added.
+        requests: The requests that are being served, by id.
+        runs: The handlers that run. While there is none, and `credit` is positive, a handler may start at once.
+        credit: While it is positive, requests need not wait, and this many bytes may be written before the unwritten
+            bytes have to be counted again. It is never positive while messages must wait, or while hooks see them.
         last_read: The id of the last request that was read; UNSET before the first.
-        make_task: `asyncio.Task`, if it starts tasks eagerly; None: `owner` starts all handlers.
+        make_task: `asyncio.Task`, if it starts tasks eagerly; None: `begin` starts all handlers.
         loop: The loop of these tasks.
     """
 
     __slots__ = (
-        "_context",
+        "_asks",
         "_current",
         "_encode",
-        "_owner",
-        "_receive",
-        "_runs",
-        "_serving",
+        "context",
+        "credit",
         "find",
         "last_read",
         "loop",
         "make_task",
-        "room",
+        "requests",
+        "runs",
     )
 
     def __init__(
-        self,
-        find: Find,
-        serving: Mapping[Any, object],
-        runs: Mapping[Any, object] | None,
-        encode: Callable[..., bytes],
-        context: Context,
-        current: ContextVar[Any],
-        receive: Callable[[Any, Any], bytes | None],
-        owner: Owner,
+        self, find: Find, encode: Callable[..., bytes], context: Context, current: ContextVar[Any], asks: bool
     ) -> None:
         self.find: Find = find
-        self.room: int = 0
+        self.context: Context = context
+        self.requests: dict[Any, Any] = {}
+        self.runs: dict[Any, None] = {}
+        self.credit: int = 0
         self.last_read: MessageId | Unset = UNSET
         self.make_task: Callable[..., Any] | None = None
         self.loop: Any = None
-        self._serving = serving
-        self._runs = runs
         self._encode = encode
-        self._context = context
         self._current = current
-        self._receive: Callable[[Any, Any], bytes | None] | None = receive
-        self._owner: Any = owner
+        self._asks = asks
 
-    def close(self) -> None:
-        """Serve nothing more, and drop the references to the owner, which would form a cycle."""
-        self.room = 0
-        self._receive = self._owner = None
+    # What the subclass does, in the context of the message.
 
-    def receive(self, message: Any, destination: Any = None) -> bytes | None:
+    def receive_other(self, message: Any, destination: Any, /) -> bytes | None:
+        """Handle a message that is not plain, like `serve`."""
+        raise NotImplementedError
+
+    def may_start(self) -> bool:
+        """Return whether a handler may start at once."""
+        raise NotImplementedError
+
+    def begin(self, message: Any, work: Awaitable[Any], context: Context, /) -> None:
+        """Start the awaitable that a function returned, now or later."""
+        raise NotImplementedError
+
+    def make_run(self, work: Awaitable[Any], message: Any, context: Context, /) -> Any:
+        """Return the run of a handler that has started and not returned. `task` is an attribute of it."""
+        raise NotImplementedError
+
+    def ended(self, run: Any, result: Any, error: BaseException | None, /) -> None:
+        """Conclude a run, with its result or its exception."""
+        raise NotImplementedError
+
+    def conclude(self, message: Any, handler: Any, result: Any, error: BaseException | None, /) -> None:
+        """Conclude a message, with what its function raised, or a result that cannot be written."""
+        raise NotImplementedError
+
+    def serve(self, message: Any, destination: Any = None) -> bytes | None:
         """Handle a decoded message or batch. Return the response for the stream, if it is known at once.
 
         Args:
@@ -135,32 +126,32 @@ class PlainServer:
             destination: The place for the responses; None: the stream.
         """
         handler = None
-        if self.room > 0 and destination is None and type(message) is Request and not self._is_in_flight(message.id):
+        if self.credit > 0 and destination is None and type(message) is Request and not self._is_in_flight(message.id):
             handler = self.find(message.method)
         if handler is None or (handler.plain is None and handler.wants_context):
-            return None if self._receive is None else self._receive(message, destination)
+            return self.receive_other(message, destination)
         self.last_read = message.id
         # The code that made the transport read, such as another handler, has its own context.
-        context = self._context.copy()
-        return context.run(self._serve, message, handler, context)
+        context = self.context.copy()
+        return context.run(self._serve_in, message, handler, context)
 
-    def _serve(self, message: Any, handler: Any, context: Context) -> bytes | None:
-        owner = self._owner
+    def _serve_in(self, message: Any, handler: Any, context: Context) -> bytes | None:
         try:
             result = call_plain(handler, message.params)
         # Not only `Exception`: a CancelledError or a SystemExit is a failure of the function, too. If it propagated, it
         # would end the reading of the stream, and the request would get no response.
         except BaseException as error:
-            owner.conclude(message, handler, None, error)
+            self.conclude(message, handler, None, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
             return None
         if is_awaitable(result):
             make_task = self.make_task
-            if make_task is None or type(result) is not CoroutineType or not (self._runs == {} or owner.may_start()):
-                owner.begin(message, result, context)
+            is_alone = not (self._asks or self.runs)
+            if make_task is None or type(result) is not CoroutineType or not (is_alone or self.may_start()):
+                self.begin(message, result, context)
                 return None
-            served = ServedCoroutine(owner, result, None, message, context)
+            served = ServedCoroutine(self, result, None, message, context)
             self._current.set(served)
             task = make_task(served, loop=self.loop, name=message.method, eager_start=True)
             if not served.has_returned:
@@ -170,14 +161,14 @@ class PlainServer:
         try:
             text = self._encode(message.id, result)
         except HANDLER_FAILURES:
-            owner.conclude(message, handler, result, None)  # encodes it again, and says why it cannot
+            self.conclude(message, handler, result, None)  # encodes it again, and says why it cannot
             return None
-        self.room -= len(text)
+        self.credit -= len(text)
         return text
 
     def _is_in_flight(self, id: MessageId) -> bool:
-        # An id of another type has a different key there (`Requests`).
-        return bool(self._serving) and (type(id) not in (int, str) or id in self._serving)
+        # An id of another type has a different key there (`InboundRequest.key`).
+        return bool(self.requests) and (type(id) not in (int, str) or id in self.requests)
 
 
 class ServedCoroutine:
@@ -198,7 +189,9 @@ class ServedCoroutine:
 
     __slots__ = ("_context", "_message", "_owner", "_run", "_work", "has_returned", "result")
 
-    def __init__(self, owner: Owner, work: Any, run: Any, message: Any = None, context: Context | None = None) -> None:
+    def __init__(
+        self, owner: PlainServer, work: Any, run: Any, message: Any = None, context: Context | None = None
+    ) -> None:
         self.result: Any = None
         self.has_returned: bool = False
         self._owner: Any = owner

@@ -24,7 +24,6 @@ from ..hooks import (
 from ..support import loader
 from ..types import TIMEOUT_SECONDS
 from .ahead import Withdrawn, look_ahead
-from .budget import ResponseBudget
 from .calls import Call
 from .context import SessionContext
 from .conventions import (
@@ -39,9 +38,9 @@ from .conventions import (
 )
 from .driver import Driver
 from .engine import Engine
-from .options import SessionOptions, check_options
+from .group import SessionGroup
+from .options import Rules, SessionOptions
 from .requests import Destination, InboundRequest
-from .room import Bounds, SessionGroup
 from .running import Run, detached, waiting
 from .session import Session, broadcast, serving
 from .streams import Stream
@@ -67,7 +66,6 @@ __all__ = [
     "Blocking",
     "BlockingCaller",
     "BlockingSession",
-    "Bounds",
     "Call",
     "CallOptions",
     "CallPreparedHook",
@@ -96,7 +94,7 @@ __all__ = [
     "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",
-    "ResponseBudget",
+    "Rules",
     "Run",
     "Session",
     "SessionContext",
@@ -109,7 +107,6 @@ __all__ = [
     "blocking",
     "blocking_form",
     "broadcast",
-    "check_options",
     "detached",
     "look_ahead",
     "serving",

@@ -10,8 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from ..codec import Notification, Request
@@ -32,19 +30,15 @@ class Withdrawn(NamedTuple):
         return self.request.id
 
 
-def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
-    """Return a function that puts a `Withdrawn` in place of each request in a list whose cancellation follows.
+def look_ahead(convention: Convention, items: list[Any]) -> None:
+    """Put a `Withdrawn` in place of each request in a list whose cancellation follows.
 
-    The list contains what the codec returned. Returns None if the convention has no cancellation.
+    The list contains what the codec returned.
     """
-    notice = convention.cancellation(0, None)
-    return None if notice is None else partial(_look_ahead, convention, notice[0])
-
-
-def _look_ahead(convention: Convention, method: str, items: list[Any]) -> None:
     kinds = set(map(type, items))  # runs in C: most chunks contain neither a notification nor a batch
-    if Notification in kinds or list in kinds:
-        _withdraw(convention, method, items, {})
+    notice = convention.cancellation(0, None) if Notification in kinds or list in kinds else None
+    if notice is not None:
+        _withdraw(convention, notice[0], items, {})
 
 
 def _withdraw(

@@ -77,23 +77,15 @@ class Calling(StreamCaller):
             the new object.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        timeout: float | None,
-        context: Any,
-        max_calls: int,
-        abort: Callable[[], None],
-    ) -> None:
-        self.context: Any = context
-        self._transport = transport
-        self._timeout = timeout
-        self._max_calls = max_calls
-        self._driver = LoopDriver(transport, abort)
-        self._engine: Engine  # set by the session
-        self._loop: asyncio.AbstractEventLoop  # set by `start`
-        self._is_started = False
+    def __init__(self, driver: LoopDriver, engine: Engine) -> None:
+        self.context: Any = engine.rules.context
+        self._driver = driver
+        self._engine = engine
         self._from_threads: set[concurrent.futures.Future[None]] | None = None  # notifications that wait
+
+    @property
+    def _transport(self) -> Transport:
+        return self._driver.transport
 
     async def _send(
         self,
@@ -113,7 +105,7 @@ class Calling(StreamCaller):
                 raise TypeError("a notification has no progress")
             if self._must_wait(0):
                 await self._wait_to_notify(timeout)
-            self._check_started()
+            self._started_loop()
             self._engine.notify(method, params, destination, extra)
             return None
         # Like `waiting`, but without the cost of a context manager, because this runs for each call.
@@ -126,10 +118,8 @@ class Calling(StreamCaller):
             # end.
             if not is_only and self._must_wait(1):
                 timeout = await self.wait_for_room(1, timeout)
-            if not self._is_started:
-                self._check_started()
-            future = self._loop.create_future()
-            seconds: Any = self._timeout if timeout is UNSET else timeout
+            future = self._started_loop().create_future()
+            seconds: Any = self._engine.rules.timeout if timeout is UNSET else timeout
             call = self._engine.call(
                 method, params, seconds, idle_timeout, on_progress, destination, future, is_only, False, extra
             )
@@ -174,7 +164,7 @@ class Calling(StreamCaller):
 
         def settle(result: Any, error: Exception | None) -> None:
             if not is_returned:  # a hook cancelled the call before its id was returned: settle it later
-                self._loop.call_soon(self._engine.run_callback, settle, result, error)
+                self._started_loop().call_soon(self._engine.run_callback, settle, result, error)
                 return
             if run is not None:
                 run.end_wait()
@@ -184,7 +174,7 @@ class Calling(StreamCaller):
             elif on_error is not None:
                 on_error(error)
 
-        self._check_started()
+        self._started_loop()
         call = self._engine.call(method, params, self.seconds_of(timeout), idle_timeout, on_progress, None, settle)
         if run is not None:
             run.begin_wait()  # the handler probably waits for a callback
@@ -202,8 +192,8 @@ class Calling(StreamCaller):
         count = sum(not isinstance(item, Notification) for item in items)
         if count:
             check_batches(self._transport.profile)
-        if count > self._max_calls:
-            raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._max_calls}")
+        if count > self._engine.rules.max_calls:
+            raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
         with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
@@ -217,8 +207,7 @@ class Calling(StreamCaller):
         may_exceed: bool,
         extra: Mapping[str, Any] | None,
     ) -> list[Any]:
-        self._check_started()
-        done = self._loop.create_future()
+        done = self._started_loop().create_future()
         results: list[Any] = [None] * len(items)
 
         def settle(index: int, result: Any, error: Exception | None) -> None:
@@ -263,7 +252,7 @@ class Calling(StreamCaller):
         with lock:
             if self._from_threads is None:
                 self._from_threads = set()
-            if len(self._from_threads) >= self._max_calls:
+            if len(self._from_threads) >= self._engine.rules.max_calls:
                 raise StateError("too many notifications from other threads are waiting")
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
             self._from_threads.add(future)
@@ -272,12 +261,10 @@ class Calling(StreamCaller):
         return future
 
     def _started_loop(self) -> asyncio.AbstractEventLoop:
-        self._check_started()
-        return self._loop
-
-    def _check_started(self) -> None:
-        if not self._is_started:
+        loop = self._driver.loop
+        if loop is None:
             raise StateError("the session is not started")
+        return loop
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
         if self._must_wait(0):
@@ -299,7 +286,7 @@ class Calling(StreamCaller):
         destination: Destination | None = None,
     ) -> None:
         """Send a notification without waiting for room in the write buffer. The options are as in `notify`."""
-        self._check_started()
+        self._started_loop()
         self._engine.notify(method, params, destination, extra)
 
     def notify_as(self, method: str, params: Params, texts: dict[Any, bytes]) -> bool:
@@ -314,7 +301,7 @@ class Calling(StreamCaller):
             False if nothing is sent, because the session is not connected, or the peer does not read.
         """
         engine = self._engine
-        if not (self._is_started and engine.may_call and self.is_connected) or self._must_wait(0):
+        if not (self._driver.loop is not None and engine.may_call and self.is_connected) or self._must_wait(0):
             return False
         form = engine.calls.form
         text = None if form is None else texts.get(form)
@@ -369,7 +356,7 @@ class Calling(StreamCaller):
 
     async def send_item(self, request: InboundRequest, item: Any) -> bool:
         """Send a part of the result of a request to the peer: see `RequestContext.send_item`."""
-        text = self._engine.requests.item(request, item)
+        text = self._engine.item(request, item)
         if text:
             if self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
                 with waiting():
@@ -380,11 +367,11 @@ class Calling(StreamCaller):
     @property
     def convention(self) -> Convention:
         """The convention of the session."""
-        return self._engine.calls.convention
+        return self._engine.rules.convention
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""
-        text = self._engine.requests.progress(request, value)
+        text = self._engine.progress(request, value)
         self._engine.send(text, request.destination)
         return bool(text)
 
@@ -409,7 +396,7 @@ class Calling(StreamCaller):
         Raises:
             StateError: The session is not started.
         """
-        self._check_started()
+        self._started_loop()
         while self._engine.may_call:
             await self._driver.changed.wait()
 
@@ -429,7 +416,7 @@ class Calling(StreamCaller):
             TypeError, ValueError: It is not a duration.
         """
         if timeout is UNSET:
-            return self._timeout
+            return self._engine.rules.timeout
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         return timeout
 
@@ -445,27 +432,27 @@ class Calling(StreamCaller):
         seconds = self.seconds_of(timeout)
         if not self._must_wait(calls):
             return seconds
-        deadline = inf if seconds is None else self._loop.time() + seconds
-        await self._driver.wait_queue.wait(lambda: self._may_send(calls), deadline)
-        return None if seconds is None else max(0.0, deadline - self._loop.time())
+        time = self._driver.time
+        deadline = inf if seconds is None else time() + seconds
+        await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), deadline)
+        return None if seconds is None else max(0.0, deadline - time())
 
     def _must_wait(self, calls: int) -> bool:
-        return self._engine.may_call and (
-            not self._engine.calls.has_room(calls)
-            or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-            or bool(self._driver.wait_queue.waiters)  # earlier waiters go first
+        engine, driver = self._engine, self._driver
+        return engine.may_call and (
+            not engine.calls.has_room(calls)
+            or driver.transport.write_buffer_bytes > HIGH_WATER_BYTES
+            or bool(driver.wait_queue.waiters)  # earlier waiters go first
         )
 
-    def _may_send(self, calls: int) -> bool:
-        if not self._engine.may_call:
+    def _may_send(self, calls: int, has_drained: bool) -> bool:
+        engine, driver = self._engine, self._driver
+        if not engine.may_call:
             return True  # the engine then raises the reason
-        if not self._engine.calls.has_room(calls):
+        if not engine.calls.has_room(calls):
             return False
-        if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
+        # The buffer may be above HIGH_WATER_BYTES although the transport does not block: one waiter passes then.
+        if has_drained or driver.transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True
-        if self._driver.may_pass:
-            # The buffer is above HIGH_WATER_BYTES but the transport does not block: let one waiter pass.
-            self._driver.may_pass = False
-            return True
-        self._driver.drain()
+        driver.drain()
         return False

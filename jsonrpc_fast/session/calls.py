@@ -6,7 +6,7 @@ Rules:
   - `now` is passed in: seconds as a float, from any monotonic clock.
   - A call has up to two deadlines: the total one is fixed; progress extends the idle one.
   - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
-    dropped. Only the newest `max_tombstones` are kept.
+    dropped. Only the newest _MAX_TOMBSTONES are kept.
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
   - This side never uses an id for two calls at a time.
   - A response settles the call with its id, even if the response is malformed or has no other valid member, or if its
@@ -31,7 +31,6 @@ adding and expiring take O(log n). An entry does not refer to its call, which wo
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -42,20 +41,20 @@ from typing import Any, Final
 from .._checks import check_callable, check_seconds
 from ..codec import Notification, ParseError, Response
 from ..codec._backend import decoded
-from ..codec._json import Default
 from ..codec._kinds import is_id_too_long
-from ..codec.encoders import PLAIN, Encoders, explained
+from ..codec.encoders import explained
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
 from ..handlers.failures import CancelledError
 from ..hooks import Outcome
 from ..profile import JSONRPC
 from ..types import UNSET, MessageId
-from .conventions import Convention, ProgressToken, is_wide
-from .requests import with_default
+from .conventions import ProgressToken, is_wide
+from .options import Rules
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 _ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)
+_MAX_TOMBSTONES: Final = 10_000
 _MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
 
 
@@ -124,42 +123,12 @@ class Calls:
     All times are seconds from one monotonic clock.
 
     Args:
-        convention: How the protocol cancels requests, reports progress, pings and says goodbye.
-        id_factory: Returns the id of the next call; by default ids count from 1.
-        max_calls: Maximum number of calls in flight.
-        max_tombstones: Maximum number of tombstones of calls that were given up.
-        default: As in `encode`.
-        encoders: Write the messages.
-        extra: Further members of each message, read when it is written.
-
-    Attributes:
-        convention: The same as the argument.
-        prepare: Called with the id (None for a notification) and the method of the message to encode. Returns the
-            trace for the call, and the trace context for the message.
+        rules: The rules.
     """
 
-    def __init__(
-        self,
-        convention: Convention,
-        *,
-        id_factory: Callable[[], int | str] | None = None,
-        max_calls: int = 100_000,
-        max_tombstones: int = 10_000,
-        default: Default = None,
-        encoders: Encoders = PLAIN,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.convention: Convention = convention
-        self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
-        self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
-        self._encoders = encoders
-        self._extra = extra
-        self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
-        self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
-        self._numbers = itertools.count(1)
-        self._id_factory = id_factory
-        self._max_calls = max_calls
-        self._max_tombstones = max_tombstones
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._number = 0  # of the latest call
         self._pending: dict[int | str, Call] = {}
         self._tombstones: OrderedDict[int | str, None] = _NO_TOMBSTONES
         self._deadlines: list[tuple[float, int, int | str]] = []
@@ -176,7 +145,7 @@ class Calls:
 
     def has_room(self, calls: int = 1) -> bool:
         """Return whether this many more calls may be in flight."""
-        return len(self._pending) + calls <= self._max_calls
+        return len(self._pending) + calls <= self._rules.max_calls
 
     def begin(
         self,
@@ -196,9 +165,10 @@ class Calls:
             TypeError: A timeout is not a number, or the factory returned something other than an int or a str.
         """
         pending = self._pending
-        if len(pending) >= self._max_calls and not may_exceed:
+        if len(pending) >= self._rules.max_calls and not may_exceed:
             raise StateError("too many calls are in flight")
-        made = None if self._id_factory is None else self._made_id(self._id_factory())
+        id_factory = self._rules.id_factory
+        made = None if id_factory is None else self._made_id(id_factory())
         expires = inf
         if timeout is not None:
             if type(timeout) is not float or not timeout >= 0:  # nearly always a valid float: saves a call
@@ -206,7 +176,7 @@ class Calls:
             expires = now + timeout
         if idle_timeout is not None:
             check_seconds("idle_timeout", idle_timeout, may_be_infinite=True)
-        number = next(self._numbers)  # after the checks: every number belongs to a call
+        self._number = number = self._number + 1  # after the checks: every number belongs to a call
         id = number if made is None else made
         call = Call(id, method, number, now, now, expires, idle_timeout)
         if idle_timeout is not None:
@@ -261,7 +231,7 @@ class Calls:
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
-        if len(tombstones) > self._max_tombstones:
+        if len(tombstones) > _MAX_TOMBSTONES:
             tombstones.popitem(last=False)
         return True
 
@@ -301,7 +271,7 @@ class Calls:
         call = self._pending.get(id)
         if call is not None:
             number = call.number
-        elif self._id_factory is None and type(id) is int:
+        elif self._rules.id_factory is None and type(id) is int:
             number = id
         else:
             return []
@@ -433,7 +403,10 @@ class Calls:
 
         None if each one is written anew, because a hook adds its trace, or there are further members.
         """
-        return None if self.prepare is not None or self._extra else (id(self._encoders.profile), id(self._default))
+        rules = self._rules
+        if rules.hooks.call_prepared is not None or rules.extra:
+            return None
+        return id(rules.encoders.profile), id(rules.default)
 
     def notify(self, method: str, params: Any = None, extra: Mapping[str, Any] | None = None) -> bytes:
         """Return a notification to send. Raises what `encode_notification` raises."""
@@ -446,28 +419,29 @@ class Calls:
 
         Of its further members, those of the caller come before the trace context, and that before the session's.
         """
-        prepared = None if self.prepare is None else self.prepare(None if call is None else call.id, method)
+        rules, prepare = self._rules, self._rules.hooks.call_prepared
+        prepared = None if prepare is None else prepare(None if call is None else call.id, method)
         if prepared is not None:
             trace, context = prepared
             if call is not None:
                 call.trace = trace
             if context:
-                params, traced = self.convention.with_trace(decoded(params), context)
+                params, traced = self._rules.convention.with_trace(decoded(params), context)
                 if traced is not None:
                     extra = {**traced, **(extra or {})}
-        if extra is not None or self._extra:
+        if extra is not None or rules.extra:
             id = UNSET if call is None else call.id
-            extra = {**(self._extra or {}), **(extra or {})}
-            return self._encoders.encode_call(
-                method, params, id, delimited=delimited, default=self._default, extra=extra
+            extra = {**(rules.extra or {}), **(extra or {})}
+            return rules.encoders.encode_call(
+                method, params, id, delimited=delimited, default=rules.default, extra=extra
             )
         try:
             if call is None:
-                return self._encode_notification(method, params, delimited=delimited)
-            return self._encode_request(call.id, method, params, delimited=delimited)
+                return rules.encode_notification(method, params, delimited=delimited)
+            return rules.encode_request(call.id, method, params, delimited=delimited)
         except EncodeError as error:
-            id = UNSET if call is None else call.id
-            raise explained(error, method, params, self._default, id=id) from error.__cause__
+            id, default = UNSET if call is None else call.id, rules.encoders.default_of(rules.default)
+            raise explained(error, method, params, default, id=id) from error.__cause__
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
         """Settle a call as `CANCELLED`. Returns the notification to send; b"" also if the call has settled already."""
@@ -475,9 +449,9 @@ class Calls:
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """Return the notification about a call that was given up, as after `expire`; b"" if the convention has none."""
-        if call.method in self.convention.never_cancelled or is_wide(call.id):
+        if call.method in self._rules.convention.never_cancelled or is_wide(call.id):
             return b""
-        message = self.convention.cancellation(call.id, reason)
+        message = self._rules.convention.cancellation(call.id, reason)
         return b"" if message is None else self._notice(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
@@ -486,12 +460,12 @@ class Calls:
         Args:
             last: As in `Goodbye`.
         """
-        message = self.convention.goodbye(last)
+        message = self._rules.convention.goodbye(last)
         return b"" if message is None else self._notice(*message)
 
     def _notice(self, method: str, params: Any) -> bytes:
         """Return a notification of the convention."""
-        return self._encoders.encode_call(method, params, default=self._default, extra=self._extra)
+        return self._rules.encoders.encode_call(method, params, default=self._rules.default, extra=self._rules.extra)
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""
@@ -525,7 +499,7 @@ class Calls:
         if self._is_lost or self.is_late_response(message.id):
             return []
         error = message.error
-        if message.id is None and error is None and self._encoders.profile.missing_ids is True:
+        if message.id is None and error is None and self._rules.encoders.profile.missing_ids is True:
             only = None if self._open_batches else self.only_awaited()
             if only is None or self.settle(only.id, _RESULT) is not only:
                 return None
@@ -587,7 +561,7 @@ class Calls:
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None, is_stream: bool) -> Any:
         """Return the params with a progress token: the caller's own, or the call's id, which is unique."""
         check_callable("on_progress", on_progress)
-        convention = self.convention
+        convention = self._rules.convention
         token_of = convention.item_token if is_stream else convention.token
         token = token_of(decoded(params))
         if token is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from ..handlers import RequestContext
 from .calls import Call
+from .requests import Destination, InboundRequest
 from .running import Run
 
 
@@ -18,7 +21,18 @@ class Driver:
     Only `start` may call the engine back before it returns.
     """
 
-    __slots__ = ()
+    responds_to_faults: bool = True
+    """Whether malformed messages without an id get a response, unless the rules decide it."""
+
+    def time(self) -> float:
+        """Return the current time, in seconds of a monotonic clock."""
+        return time.monotonic()
+
+    def make_context(
+        self, method: str, request: InboundRequest | None, destination: Destination | None, /
+    ) -> RequestContext:
+        """Return the context for a function that takes one. `request` is None for a notification."""
+        return RequestContext(method, None if request is None else request.id, request is None)
 
     @property
     def unwritten_bytes(self) -> int:

@@ -10,23 +10,20 @@ out: `LoopDriver` (loop_driver.py) does so on asyncio.
 Rules:
   - A message that looks like a response never gets one, even if it is malformed.
   - A request whose id is being served already is refused with -32600, and the first one continues.
-  - A notification never gets a response.
   - A malformed message whose id is certain gets an error response, because its sender waits. Without an id,
     `response_policy` decides: two ends that respond to everything they cannot read would never stop.
-  - A batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read.
-  - An item of a batch is received only after the one before was handled, so a batch may use an id again if
-    the request with that id was served at once.
+  - A batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read. Each item
+    is received after the one before was handled, so a batch may use an id again if the request with that id was served
+    at once.
   - While this side drains, new requests are refused (SERVER_BUSY), and what was received before is served. This side
     says goodbye first if it is asked to, or if the peer has ever sent a request.
   - After the peer's goodbye only responses are sent.
 
-Requests wait for room and handlers for slots in the `Inbox` (inbox.py); calls in flight are in `Calls` (calls.py), and
-requests that are being served in `Requests` (requests.py).
+`Serving` (inbound.py) is the half that the peer calls, and `Calls` (calls.py) has the calls in flight of this side.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import inf
@@ -34,127 +31,60 @@ from typing import Any, Final
 
 from ..codec import Error, Message, Notification, ParseError, Request, Response
 from ..codec._backend import decoded
-from ..codec._json import Default
-from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
-from ..handlers import Handlers, RequestContext
+from ..handlers import Handlers
 from ..handlers.failures import CancelledError
-from ..hooks import FoundHooks, Hooks, Outcome
-from ..transports.connection import TURN_SECONDS
+from ..hooks import Outcome
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
-from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Call, Calls
-from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress, is_wide
+from .conventions import Cancellation, Goodbye, Progress, is_wide
 from .driver import Driver
-from .inbox import Inbox
-from .requests import Destination, InboundBatch, InboundRequest, Requests, id_in_flight
-from .room import BOUNDS, Bounds
-from .running import Run
+from .inbound import Phase, Serving
+from .options import RULES, Rules
+from .requests import Destination, InboundBatch, id_in_flight
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
 
-_RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+_BURST: Final = 10.0
+"""How many malformed messages without an id get a response at once, where it is "limited"; then it is 1 per second."""
+
+_RESULT: Final = Outcome.RESULT  # looked up once: access to enum members is slow
 
 
-# What is the same for all sessions without options.
-_CONVENTION: Final = JsonRpcConvention()
-_NO_HOOKS: Final = FoundHooks(None)
-_NO_ERRORS: Final[Mapping[int, type[RpcError]]] = {}
-
-
-class Engine:
+class Engine(Serving):
     """Both sides of one conversation.
 
     Args:
         driver: Carries out the decisions.
         handlers: The functions by method.
-        clock: Returns the current time, in seconds of a monotonic clock.
-        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`.
-        make_context: Returns the context for a function that takes one. Its arguments are the method, the request (None
-            for a notification) and the destination. By default a `RequestContext` of the first two.
-        bounds: The bounds of what waits and runs.
-        convention: How the protocol cancels requests, reports progress, pings and says goodbye.
-        errors: Exception classes by error code, for calls: subclasses of RpcError with the same arguments.
-        response_policy: Whether malformed messages without a certain id get an error response; or a `ResponseBudget`.
-        id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
-        max_calls: Maximum number of calls in flight.
-        default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
-            are written by `to_jsonable`.
-        encoders: Write the messages.
+        rules: The rules. `timeout`, `context` and the `..._seconds` are for the owner of the engine.
 
     Attributes:
         calls: The calls of this side.
-        requests: The requests of the other side.
-        inbox: The messages that wait to be served, and the running handlers.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
-        serve: Like `receive`, but a response for the stream that is known at once is returned, for the driver to write.
-        look_ahead: To be called with a list of messages that were read together, before the first of them is received:
-            it replaces the requests that are cancelled among them. None if the convention does not cancel.
-        succeeded: To be called with a run and its result: responds to the request of a handler that has returned; see
-            `Driver.start`.
         fault: What broke the connection; None while it is open, and after either side has closed it.
-
-    Raises:
-        ValueError: `response_policy` is not a policy.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        handlers: Handlers | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        hooks: Hooks | None = None,
-        make_context: Callable[[str, InboundRequest | None, Destination | None], RequestContext] | None = None,
-        bounds: Bounds | None = None,
-        convention: Convention | None = None,
-        errors: Mapping[int, type[RpcError]] | None = None,
-        response_policy: ResponsePolicy | ResponseBudget = "always",
-        id_factory: Callable[[], int | str] | None = None,
-        max_calls: int = 100_000,
-        default: Default = None,
-        encoders: Encoders = PLAIN,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        convention = _CONVENTION if convention is None else convention
-        handlers = Handlers() if handlers is None else handlers
-        found = _NO_HOOKS if hooks is None else FoundHooks(hooks)
-        self.calls: Calls = Calls(
-            convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders, extra=extra
-        )
-        self.calls.prepare = found.call_prepared
-        self.requests: Requests = Requests(convention, default, encoders)
-        self.requests.keeps_extra = found.request_received is not None
-        make_context = _make_context if make_context is None else make_context
-        bounds = BOUNDS if bounds is None else bounds
-        self.inbox: Inbox = Inbox(
-            driver, handlers, found, make_context, clock, self.requests, bounds, self._receive_other
-        )
-        self._plain = self.inbox.plain
-        self.serve: Callable[..., bytes | None] = self._plain.receive
-        self.succeeded: Callable[[Run, Any], None] = self.inbox.succeeded  # not a method: saves a call for each handler
+    def __init__(self, driver: Driver, handlers: Handlers | None = None, rules: Rules = RULES) -> None:
+        super().__init__(driver, Handlers() if handlers is None else handlers, rules)
+        self.calls: Calls = Calls(rules)
         self.may_call: bool = True
         self.is_leaving: bool = False
-        self.look_ahead: Callable[[list[Any]], None] | None = look_ahead(convention)
         self.fault: Exception | None = None
-        self.hooks: FoundHooks = found
-        self._driver = driver
-        self._write = driver.write
-        self._clock = clock
-        self._errors = _NO_ERRORS if errors is None else dict(errors)
-        self._budget = budget_for(response_policy)
-        # Set by `lose`: of a batch that is being received, only the responses are still processed.
-        self._is_lost = False
-        self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
+        self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
     # Receiving.
 
+    def look_ahead(self, items: list[Any]) -> None:
+        """Withdraw the requests that are cancelled among messages that were read together, before they are received."""
+        self.run_callback(look_ahead, self.rules.convention, items)
+
     def receive(self, message: Any, destination: Destination | None = None) -> None:
-        """Handle a decoded message or batch.
+        """Handle a decoded message or batch, like `serve`, and write the response that is known at once.
 
         Args:
             message: A value that the codec returned, or what `look_ahead` has put in its place. A `ParseError` is a
@@ -164,30 +94,31 @@ class Engine:
         text = self.serve(message, destination)
         if text is not None:
             with suppress(ConnectionLost, StateError):  # the driver itself learns of the loss
-                self._write(text)
+                self.driver.write(text)
 
-    def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
+    def receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
         """Handle a message that is not plain (see `PlainServer`)."""
+        if self.phase is Phase.LOST:
+            return None
         kind = type(message)
-        # The room is often 0 only because it was not computed yet, or was used up by responses that have been sent
+        # The credit is often 0 only because it was not counted yet, or was used up by responses that have been sent
         # since.
-        if kind is Request and destination is None and self._plain.room <= 0 and self.inbox.make_room():
+        if kind is Request and destination is None and self.credit <= 0 and self.renew_credit():
             return self.serve(message)
         # The rest of a batch was read earlier, so it is received first.
-        if self._batch is not None:
+        if self.batch is not None:
             self.finish_batch()
         if kind is list:
             steps = self._receive_batch(message, destination)
             if len(message) > _SMALL_BATCH:
-                self._batch = steps
-                self.inbox.begin_batch()
-                self._serve_batch()
+                self._begin_batch(steps)
+                self._receive_more()
             else:
                 for _ in steps:
                     pass
             return None
-        if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
-            self._plain.last_read = message.id
+        if (kind is Request or kind is Withdrawn) and not self.is_draining:
+            self.last_read = message.id
         self._receive(message, destination)
         return None
 
@@ -201,55 +132,28 @@ class Engine:
             self._receive_notification(message, destination, batch)
         elif kind is Withdrawn:
             # If its id is already in flight, the cancellation applies to the request that is being served.
-            is_first = self.requests.find(message.id) is None
+            is_first = self.find_request(message.id) is None
             self._receive_request(message.request, destination, batch, is_first)
         else:
             self._receive_fault(message, destination, batch)
 
     def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
         """Receive the items of a batch. It yields after each one, because a large batch takes several turns."""
-        if self.look_ahead is not None:
-            self.look_ahead(items)
+        self.look_ahead(items)
         # The batch has been read as a whole, so a goodbye names its last request, although that may be received later.
-        if not self.inbox.is_draining:
+        if not self.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
-            self._plain.last_read = next(ids, self._plain.last_read)
-        batch = InboundBatch(len(items) + 1, self.inbox.is_draining)
+            self.last_read = next(ids, self.last_read)
+        batch = InboundBatch(len(items) + 1, self.is_draining)
         batch.wait()  # for the end of the batch
         for batch.index, item in enumerate(items):
-            if self._is_lost and type(item) is not Response:
+            if self.phase is Phase.LOST and type(item) is not Response:
                 continue  # the peer could not get a response; but a response in the batch settles a call
             self._receive(item, destination, batch)
             yield
         # If no request of the batch is being served, nothing else sends the responses.
         if text := batch.finish(len(items), b""):
-            self.inbox.respond(destination, UNSET, text)
-
-    def _serve_batch(self) -> None:
-        """Receive items of a batch for one turn."""
-        steps = self._batch
-        assert steps is not None
-        end = self._clock() + TURN_SECONDS
-        is_left = True
-        try:
-            for _ in steps:
-                if self._clock() >= end:
-                    return
-            is_left = False
-        finally:
-            if is_left:
-                self._driver.soon()
-            elif self._batch is steps:
-                self._batch = None
-                self.inbox.end_batch()
-
-    def finish_batch(self) -> None:
-        """Receive the rest of a batch at once, because another message has arrived or the conversation ends."""
-        steps, self._batch = self._batch, None
-        if steps is not None:
-            for _ in steps:
-                pass
-            self.inbox.end_batch()
+            self.respond(destination, UNSET, text)
 
     def _receive_response(self, message: Response) -> None:
         call = self.calls.settle_by(message)
@@ -263,7 +167,7 @@ class Engine:
             if error is not None:
                 fault = StateError(f"received an error with an unknown id: code {error.code}")
                 fault.__cause__ = self._remote_error(error)
-            self.hooks.peer_fault(fault)
+            self.rules.hooks.peer_fault(fault)
         else:
             for call in settled:
                 self._settled(call)
@@ -271,46 +175,49 @@ class Engine:
     def _receive_request(
         self, message: Request, destination: Destination | None, batch: InboundBatch | None, is_withdrawn: bool = False
     ) -> None:
-        request = self.requests.begin(message, destination, batch)
+        request = self.register(message, destination, batch)
         if request is None:
-            self.hooks.peer_fault(id_in_flight())
-            self._refuse(message.id, ErrorCode.INVALID_REQUEST, destination, batch)
-        elif self.inbox.is_draining if batch is None else batch.is_late:
-            self.inbox.refuse_busy(request)
+            self.rules.hooks.peer_fault(id_in_flight())
+            self._reject(message.id, ErrorCode.INVALID_REQUEST, destination, batch)
+        elif self.is_draining if batch is None else batch.is_late:
+            self.refuse_busy(request)
         elif is_withdrawn:
-            self.inbox.withdraw(request)
+            self.cancel_request(request)
         else:
-            self.inbox.admit(request, destination)
+            self.admit(request, destination)
 
     def _receive_notification(
         self, message: Notification, destination: Destination | None, batch: InboundBatch | None
     ) -> None:
-        if message.method in self.calls.convention.methods:
-            notice = self.run_callback(self.calls.convention.read, message.method, decoded(message.params))
+        if message.method in self.rules.convention.methods:
+            notice = self.run_callback(self.rules.convention.read, message.method, decoded(message.params))
             if type(notice) is Cancellation:
-                request = self.requests.find(notice.id)
+                request = self.find_request(notice.id)
                 if (
                     request is not None
                     and not request.is_cancelled  # a second one must not interrupt a handler that cleans up
-                    and request.method not in self.calls.convention.never_cancelled
+                    and request.method not in self.rules.convention.never_cancelled
                 ):
-                    self.inbox.cancel_request(request)
+                    self.cancel_request(request)
                 return
             if type(notice) is Goodbye:
                 self.is_leaving = True
                 self.may_call = False
-                self._driver.left()
+                self.driver.left()
                 for unserved in self.calls.give_up_behind(notice.last):
                     self._settled(unserved)
                 return
-            if type(notice) is Progress and (call := self.calls.progress_with(notice.token, self._clock())) is not None:
+            if (
+                type(notice) is Progress
+                and (call := self.calls.progress_with(notice.token, self.driver.time())) is not None
+            ):
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
         # Even progress on an unknown call, or a notification that the convention cannot read: a handler may understand
         # it.
-        if not (self.inbox.is_draining if batch is None else batch.is_late):
-            self.inbox.admit(message, destination)
+        if not (self.is_draining if batch is None else batch.is_late):
+            self.admit(message, destination)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
         settled = self.calls.settle_malformed(fault)
@@ -318,65 +225,55 @@ class Engine:
             for call in settled:
                 self._settled(call)
             return
-        self.hooks.peer_fault(fault)
-        # Those without an id have a budget: two ends that respond to each other's responses would never stop.
-        is_owed = fault.reply_expected and (fault.id is not None or self._budget.take(self._clock()))
-        self._refuse(fault.id, fault.rpc_code if is_owed else None, destination, batch)
+        self.rules.hooks.peer_fault(fault)
+        is_owed = fault.reply_expected and (fault.id is not None or self._may_respond())
+        self._reject(fault.id, fault.rpc_code if is_owed else None, destination, batch)
 
-    def _refuse(
+    def _may_respond(self) -> bool:
+        """Return whether one more malformed message without an id gets a response, and count it."""
+        policy = self.rules.response_policy
+        if isinstance(policy, Unset):
+            policy = "always" if self.driver.responds_to_faults else "never"
+        if policy == "limited":
+            now = self.driver.time()
+            until = max(self._faults_until, now - _BURST)
+            if now - until < 0.999:  # not 1: sums of floats are rounded
+                return False
+            self._faults_until = until + 1.0
+        return policy != "never"
+
+    def _reject(
         self, id: MessageId, code: ErrorCode | None, destination: Destination | None, batch: InboundBatch | None
     ) -> None:
         """Respond with an error to an item that is not registered as a request; with no code, send no response."""
         text = b""
         if code is not None:
-            text = self.requests.encode_error(id, code, RPC_MESSAGES[code], delimited=batch is None)
+            text = self.encode_error(id, code, RPC_MESSAGES[code], delimited=batch is None)
         if batch is not None:
             batch.put(text)
         else:
-            self.inbox.respond(destination, UNSET, text)
+            self.respond(destination, UNSET, text)
 
     def run_callback(self, callback: Callable[..., Any], *arguments: Any) -> Any:
         """Call a user's function, and report its exceptions as faults. Return what it returns, or None."""
-        return run_callback(self.hooks.fault, callback, *arguments)
+        return run_callback(self.rules.hooks.fault, callback, *arguments)
 
     def _notice(self, write: Callable[..., bytes], *arguments: Any) -> bytes:
         """Return a notification that the convention makes; b"" if it raises: the convention may be user code."""
         return self.run_callback(write, *arguments) or b""
 
-    # Async handlers.
-
-    def failed(self, run: Run, error: BaseException) -> None:
-        """Respond to the request of a handler that has raised."""
-        self.inbox.failed(run, error, False)
-
-    def cancelled(self, run: Run) -> None:
-        """Respond to the request of a handler that was cancelled, as the convention says."""
-        self.inbox.failed(run, CancelledError(), True)
-
-    # Time and turns.
-
-    def turn(self) -> None:
-        """Continue work that was left to a later turn; see `Driver.soon`."""
-        if self._batch is not None:
-            self._serve_batch()
-        self.inbox.turn()
-
-    def drained(self) -> None:
-        """Note that the peer has read; see `Driver.drain`."""
-        self.inbox.drained()
-
     def tick(self) -> None:
         """Settle the calls whose deadline has passed, and check whether a peer that does not read has paused, too."""
-        now = self._clock()
+        now = self.driver.time()
         for call in self.calls.expire(now):
             self._settled(call)
             self.send(self._notice(self.calls.cancellation_notice, call, "timeout"), call.destination)
-        if self.inbox.reading.tick(now, len(self.calls) > 0):
+        if self._check_reading(now, len(self.calls) > 0):
             self.give_up(ConnectionLost("the peer reads none of the responses"))
             return
-        deadline = min(self.calls.next_deadline(), self.inbox.reading.deadline)
+        deadline = min(self.calls.next_deadline(), self.deadline)
         if deadline != inf:
-            self._driver.wake_at(deadline)
+            self.driver.wake_at(deadline)
 
     # Calling.
 
@@ -421,7 +318,7 @@ class Engine:
         if not self.may_call:
             raise self.refusal()
         call, text = self.calls.request(
-            method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream, extra
+            method, params, self.driver.time(), timeout, idle_timeout, on_progress, may_exceed, is_stream, extra
         )
         call.waiter = waiter  # before it is sent, when a hook may cancel it, and so settle it
         call.destination = destination
@@ -454,7 +351,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        found, text = self.calls.batch(items, self._clock(), timeout, may_exceed, extra)
+        found, text = self.calls.batch(items, self.driver.time(), timeout, may_exceed, extra)
         if make_waiter is not None:
             for index, call in enumerate(found):
                 if call is not None:
@@ -486,17 +383,18 @@ class Engine:
             StateError: The convention has no ping.
             ConnectionLost: The connection is lost.
         """
-        method = method or self.calls.convention.ping
+        method = method or self.rules.convention.ping
         if method is None:
             raise StateError("the convention has no ping")
-        call, text = self.calls.request(method, params, self._clock(), timeout, may_exceed=True)
+        call, text = self.calls.request(method, params, self.driver.time(), timeout, may_exceed=True)
         self._send_calls([call], text, None)
         return call
 
     def _send_calls(self, calls: list[Call], data: bytes, destination: Destination | None) -> None:
         try:
             if destination is None:
-                self._write_message(data)
+                self.credit -= len(data)  # a peer that does not read this gets no responses, either
+                self.driver.write(data)
             else:
                 destination.send(data)
         except (Exception, CancelledError) as error:
@@ -506,11 +404,11 @@ class Engine:
             if isinstance(error, ConnectionLost):
                 error.was_sent = False
             raise
-        started = self.hooks.call_started
+        started = self.rules.hooks.call_started
         for call in calls:
             if started is not None:  # it may cancel the call
                 call.trace = started(call.id, call.method)
-            self._driver.wake_at(call.expires if call.idle_seconds is None else call.deadline())
+            self.driver.wake_at(call.expires if call.idle_seconds is None else call.deadline())
 
     def cancel(self, call: Call, reason: str | None = None) -> bool:
         """Cancel a call and notify the peer, if the convention allows it. Return False if it has settled already."""
@@ -529,7 +427,7 @@ class Engine:
 
     def refusal(self) -> ConnectionLost:
         """Return the error for a message that cannot be sent."""
-        if self.is_leaving and not self.inbox.is_draining:
+        if self.is_leaving and not self.is_draining:
             return ConnectionLost("the peer is closing the session", was_sent=False)
         loss = self._loss()
         loss.was_sent = False
@@ -556,42 +454,39 @@ class Engine:
             error = CallCancelled("the call was cancelled")
         else:
             error = call.settled_by or self._loss()
-        if self.hooks.call_settled is not None:
+        if self.rules.hooks.call_settled is not None:
             code = call.settled_by.code if outcome is Outcome.ERROR else None
-            seconds = self._clock() - call.started
-            self.hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
-        self._driver.settled(call, result, error)
+            seconds = self.driver.time() - call.started
+            self.rules.hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
+        self.driver.settled(call, result, error)
 
     def _remote_error(self, error: Error) -> RpcError:
         try:
-            return self._errors.get(error.code, RpcError)(error.code, error.message, error.data)
+            return self.rules.errors.get(error.code, RpcError)(error.code, error.message, error.data)
         except Exception as fault:  # the class takes other arguments
-            self.hooks.fault(fault)
+            self.rules.hooks.fault(fault)
             return RpcError(error.code, error.message, error.data)
 
     def send(self, data: bytes, destination: Destination | None) -> None:
         """Send a message, unless it is b"". Never raises."""
-        if data:
+        if not data:
+            return
+        if destination is None:
+            self._write(data)
+        else:
             with suppress(ConnectionLost, StateError):  # the driver itself learns of the loss
-                if destination is None:
-                    self._write_message(data)
-                else:
-                    destination.send(data)
-
-    def _write_message(self, data: bytes) -> None:
-        self._plain.room -= len(data)  # a peer that does not read these gets no responses, either
-        self._write(data)
+                destination.send(data)
 
     # The end.
 
     def begin_draining(self) -> None:
         """Refuse new requests, and call `Driver.idle` when what was received is served."""
-        self.inbox.begin_draining()
+        self.enter(Phase.DRAINING)
 
     @property
     def has_read_a_request(self) -> bool:
         """Whether the peer has sent a request while this side was not draining."""
-        return self._plain.last_read is not UNSET
+        return self.last_read is not UNSET
 
     def goodbye(self) -> bytes:
         """Return the notification that this side begins to close.
@@ -599,7 +494,7 @@ class Engine:
         b"" if the convention has none, or if it cannot name the last request that was read: null would mean that none
         was.
         """
-        last = self._plain.last_read
+        last = self.last_read
         if last is None or is_wide(last):
             return b""
         return self._notice(self.calls.goodbye, None if isinstance(last, Unset) else last)
@@ -608,17 +503,17 @@ class Engine:
         """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""
         self.broke(fault)
         self.lose_calls()
-        self._driver.abort()
+        self.driver.abort()
 
     def broke(self, fault: Exception) -> None:
         """Note what broke the connection, for the calls that are lost, and report it."""
         self.fault = self.fault or fault
-        self.hooks.broken(fault)
+        self.rules.hooks.broken(fault)
 
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything."""
-        return not (len(self.calls) or self.requests.serving or self.inbox.is_busy)
+        return not (len(self.calls) or self.requests or self.runs or self.queue or self.refused_bytes)
 
     def lose_calls(self, tells_peer: bool = False) -> None:
         """Settle all calls as lost: there are no more responses. What was received is still being served.
@@ -627,7 +522,7 @@ class Engine:
             tells_peer: Whether the peer is notified that it need not continue with them, if the convention allows it.
         """
         self.may_call = False
-        self._driver.left()
+        self.driver.left()
         for call in self.calls.lose():
             self._settled(call)
             if tells_peer:
@@ -638,20 +533,8 @@ class Engine:
 
         Of a batch that takes several turns only the responses are still received.
         """
-        self._is_lost = True
+        self.enter(Phase.LOST)
         self.finish_batch()
-        self.inbox.begin_draining()
         self.lose_calls()
-        self.requests.serving.clear()
-        self.inbox.cancel()
-        self.inbox.end()
-        self.serve = _serve_nothing
-
-
-def _make_context(method: str, request: InboundRequest | None, _: Destination | None) -> RequestContext:
-    return RequestContext(method, None if request is None else request.id, request is None)
-
-
-def _serve_nothing(message: Any, destination: Destination | None = None) -> bytes | None:
-    """Take the place of `Engine.serve` when the connection is lost."""
-    return None
+        self.requests.clear()
+        self.cancel_all()

@@ -3,11 +3,11 @@
 Rules:
   - Everything runs on the loop's thread.
   - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
-  - The timer runs in the context in which the session started, not in that of the request that happens to set it:
-    asyncio keeps a cancelled timer until its time comes, and with its context everything that this holds.
+  - The timer runs in the context of the session, not in that of the request that happens to set it: asyncio keeps a
+    cancelled timer until its time comes, and with its context everything that this holds.
   - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
-  - A handler that has begun in the task of its exchange (`Inbox.serve_at_once`) ends there, because what it has entered
-    belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
+  - A handler that has begun in the task of its exchange (`Serving.serve_at_once`) ends there, because what it has
+    entered belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import asyncio
 import sys
 import types
 from collections.abc import Callable
-from contextvars import Context, copy_context
-from math import inf
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .._parts import FuturePart
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
+from ..handlers import RequestContext
 from ..handlers.awaiting import OuterCoroutine, resume
 from ..transports.protocol import Transport
 from ..transports.waiters import Waiters
 from .calls import Call
 from .driver import Driver
 from .engine import Engine
-from .running import Run, RunState, current_run, detached
+from .requests import Destination, InboundRequest
+from .running import Run, RunState, current_run
 from .wait_queue import WaitQueue
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
@@ -42,8 +42,18 @@ _SHARES_CONTEXT: Final = sys.version_info < (3, 12)
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 
 
-def _nothing() -> None:
-    pass
+class Owner(Protocol):
+    """The session of a driver, as the driver sees it."""
+
+    _engine: Engine
+
+    def _make_context(
+        self, method: str, request: InboundRequest | None, destination: Destination | None
+    ) -> RequestContext:
+        """See `Driver.make_context`."""
+
+    def _abort_soon(self) -> None:
+        """See `Driver.abort`."""
 
 
 class LoopDriver(Driver):
@@ -51,51 +61,62 @@ class LoopDriver(Driver):
 
     Args:
         transport: Carries the stream.
-        abort: See `Driver`.
+        session: The owner.
 
     Attributes:
-        engine: The engine, set by `open`; None when the conversation has ended.
+        transport: The same.
+        session: The same; None when the conversation has ended.
         loop: The loop, set by `open`.
         changed: Those who wait until handlers have ended, no more calls can be sent, or the connection is lost.
         wait_queue: The calls and notifications that wait for room.
-        may_pass: Whether the peer has read since this was last set to False.
     """
 
-    engine: Engine | None = None
-    loop: asyncio.AbstractEventLoop
-    _context: Context
+    loop: asyncio.AbstractEventLoop | None = None
 
-    def __init__(self, transport: Transport, abort: Callable[[], None]) -> None:
-        self.write: Callable[[bytes], None] = transport.send
-        self.abort: Callable[[], None] = abort
+    def __init__(self, transport: Transport, session: Owner) -> None:
+        self.transport: Transport = transport
+        self.session: Owner | None = session
         self.changed: Waiters = Waiters()
         self.wait_queue: WaitQueue = WaitQueue()
-        self._transport = transport
         self._timer: asyncio.TimerHandle | None = None
-        self.wakes_at: float = inf
         self._is_turn_due = False
         self._drainer: asyncio.Task[None] | None = None
         self._must_drain = False
-        self.may_pass: bool = False
+
+    @property
+    def responds_to_faults(self) -> bool:  # type: ignore[override]
+        return self.transport.responds_to_faults
 
     @property
     def unwritten_bytes(self) -> int:
-        return self._transport.write_buffer_bytes
+        return self.transport.write_buffer_bytes
 
-    def open(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to carry out the decisions of an engine, on this loop."""
-        self.engine = engine
+    def write(self, data: bytes, /) -> None:
+        self.transport.send(data)
+
+    def make_context(
+        self, method: str, request: InboundRequest | None, destination: Destination | None, /
+    ) -> RequestContext:
+        if self.session is None:
+            raise StateError(f"the session has ended before {method} was called")
+        return self.session._make_context(method, request, destination)
+
+    def abort(self) -> None:
+        if self.session is not None:
+            self.session._abort_soon()
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start to carry out the decisions of the engine, on this loop."""
         self.loop = loop
-        self._context = detached(copy_context)
-        if _OPTIONS:
-            plain = engine.inbox.plain
-            plain.make_task, plain.loop = asyncio.Task, loop
+        if _OPTIONS and self.session is not None:
+            engine = self.session._engine
+            engine.make_task, engine.loop = asyncio.Task, loop
 
     def set_reading(self, wanted: bool) -> None:
         if wanted:
-            self._transport.resume_reading()
+            self.transport.resume_reading()
         else:
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def left(self) -> None:
         self.wait_queue.wake()
@@ -112,8 +133,8 @@ class LoopDriver(Driver):
         if waiter is None:
             return
         if callable(waiter):
-            assert self.engine is not None  # all calls settle before the end
-            self.engine.run_callback(waiter, result, error)
+            assert self.session is not None  # all calls settle before the end
+            self.session._engine.run_callback(waiter, result, error)
         elif waiter.done():
             pass  # the waiting task is being cancelled
         elif error is None:
@@ -124,13 +145,14 @@ class LoopDriver(Driver):
     # Turns and time.
 
     def time(self) -> float:
-        """Return the time of the loop, the clock of the engine."""
+        assert self.loop is not None
         return self.loop.time()
 
     def soon(self) -> None:
-        if not self._is_turn_due:
+        if not self._is_turn_due and self.session is not None:
+            assert self.loop is not None
             self._is_turn_due = True
-            if self.engine is not None and self.engine.inbox.reading.is_in_batch:
+            if self.session._engine.batch is not None:
                 # As in `Delivery.update`: first, the loop serves the sockets that have become readable meanwhile.
                 self.loop.call_soon(self.loop.call_soon, self._turn)
             else:
@@ -138,23 +160,23 @@ class LoopDriver(Driver):
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        if self.engine is not None:
-            self.engine.turn()
+        if self.session is not None:
+            self.session._engine.turn()
 
     def wake_at(self, deadline: float) -> None:
         # A later deadline is noticed when the timer fires. Moving the timer for each call would cost more than the
         # call.
-        if deadline < self.wakes_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self.wakes_at = deadline
-            self._timer = self.loop.call_at(deadline, self._tick, context=self._context)
+        timer = self._timer
+        if (timer is None or deadline < timer.when()) and self.session is not None:
+            if timer is not None:
+                timer.cancel()
+            assert self.loop is not None
+            self._timer = self.loop.call_at(deadline, self._tick, context=self.session._engine.context)
 
     def _tick(self) -> None:
         self._timer = None
-        self.wakes_at = inf
-        if self.engine is not None:
-            self.engine.tick()
+        if self.session is not None:
+            self.session._engine.tick()
 
     def drain(self) -> None:
         # The waiting task may be about to end because the peer has read; this makes it wait again.
@@ -167,11 +189,10 @@ class LoopDriver(Driver):
             while self._must_drain:
                 self._must_drain = False
                 await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
-                await self._transport.drain()
-                self.may_pass = True
-                self.wait_queue.wake()
-                if self.engine is not None:
-                    self.engine.drained()
+                await self.transport.drain()
+                self.wait_queue.wake(has_drained=True)
+                if self.session is not None:
+                    self.session._engine.drained()
         except (ConnectionLost, StateError):
             pass  # the next one to send gets the error
         finally:
@@ -185,8 +206,7 @@ class LoopDriver(Driver):
             self._timer = None
         if self._drainer is not None:
             self._drainer.cancel()
-        self.engine = None
-        self.abort = _nothing
+        self.session = None
 
     # Handlers.
 
@@ -201,7 +221,7 @@ class LoopDriver(Driver):
             run.task = task
 
     async def finish(self, run: Run) -> None:
-        """Continue a handler that has begun in this task (`Inbox.serve_at_once`), until it ends.
+        """Continue a handler that has begun in this task (`Serving.serve_at_once`), until it ends.
 
         Raises:
             asyncio.CancelledError: Something else has cancelled the task.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypedDict, Unpack, cast
+from copy import copy
+from functools import partial
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification
 from ..codec._json import Default
+from ..codec.encoders import PLAIN, Encoders
 from ..errors import RpcError
-from ..hooks import Hooks
+from ..hooks import FoundHooks, Hooks
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
-from .budget import ResponseBudget, ResponsePolicy, budget_for
-from .conventions import Convention
-from .room import BOUNDS, Bounds, SessionGroup
+from .conventions import Convention, JsonRpcConvention
+from .group import SessionGroup
+
+ResponsePolicy = Literal["always", "never", "limited"]
 
 
 class SessionOptions(TypedDict, total=False):
@@ -24,9 +28,9 @@ class SessionOptions(TypedDict, total=False):
         convention: How the protocol cancels requests and reports progress; by default not at all.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`.
         errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
-        response_policy: Whether malformed messages without a certain id get an error response: "always", "never",
-            "limited" or a `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and
-            "always" for other transports.
+        response_policy: Whether malformed messages without a certain id get an error response: "always", "never" or
+            "limited", which is 10 at once and then 1 per second. The default is "never" for a `StdioClient`, whose
+            child may print text, and "always" for other transports.
         id_factory: Returns the id of the next call, an int or a str of at most 512 bytes; by default ids count from 1.
         default: As in `encode`, for results, error data and params. Without one, results and error data may hold
             models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
@@ -53,7 +57,7 @@ class SessionOptions(TypedDict, total=False):
     convention: Convention | None
     hooks: Hooks | None
     errors: Mapping[int, type[RpcError]] | None
-    response_policy: ResponsePolicy | ResponseBudget | Unset
+    response_policy: ResponsePolicy | Unset
     id_factory: Callable[[], int | str] | None
     default: Default
     extra: Mapping[str, Any] | None
@@ -69,7 +73,7 @@ class SessionOptions(TypedDict, total=False):
     end_seconds: float | Unset | None
 
 
-_DEFAULTS: Final[dict[str, Any]] = {
+_DEFAULTS: Final[SessionOptions] = {
     "timeout": TIMEOUT_SECONDS,
     "convention": None,
     "hooks": None,
@@ -80,60 +84,124 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "extra": None,
     "context": None,
     "max_calls": 4096,
+    "max_handlers": 256,
+    "max_inbox": 32768,
+    "inbox_bytes": 64 * 1024 * 1024,
+    "response_bytes": 1024 * 1024,
+    "group": None,
     "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
-    **Bounds._field_defaults,
 }
-_MINIMUMS: Final = {"max_calls": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "response_bytes": 0}
+_CONVENTION: Final = JsonRpcConvention()
+_NO_HOOKS: Final = FoundHooks(None)
 
 
-def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
-    """Check the values of options.
+class Rules:
+    """The options of a session, checked: what is the same for all sessions of a server. It never changes.
 
-    Returns:
-        All options, with the defaults of those that are not given. They must not be changed.
+    Args:
+        options: See `SessionOptions`.
+
+    Attributes:
+        hooks: The methods of the hooks, each of which is None if there is none.
+        is_traced: Whether a hook sees requests.
+        encoders: Write the messages. The next three are its functions, with `default`.
+
+    The other attributes are the options.
 
     Raises:
         TypeError: An option does not exist, or has a value of the wrong type.
         ValueError: A value is out of range.
     """
-    if not options:
-        return cast("SessionOptions", _DEFAULTS)
-    # Python lets any name pass in `**options`, and a wrong one must not be ignored.
-    for name in options:
-        if name not in _DEFAULTS:
-            raise TypeError(f"a session has no option {name!r}")
-    values = {**_DEFAULTS, **options}
-    checked = cast("SessionOptions", values)
-    for name, minimum in _MINIMUMS.items():
-        check_count(name, values[name], minimum, may_be_none=False)
-    check_seconds("timeout", checked["timeout"], may_be_infinite=True)
-    check_seconds("heartbeat_seconds", checked["heartbeat_seconds"], may_be_zero=False)
-    check_seconds("close_seconds", checked["close_seconds"], may_be_none=False)
-    if checked["end_seconds"] is not UNSET:
-        check_seconds("end_seconds", checked["end_seconds"])
-    check_type("convention", checked["convention"], Convention, may_be_none=True)
-    convention = checked["convention"]
-    if checked["heartbeat_seconds"] is not None and convention is not None and convention.ping is None:
-        raise ValueError("heartbeat_seconds needs a convention that has a ping")
-    check_type("group", checked["group"], SessionGroup, may_be_none=True)
-    check_callable("id_factory", checked["id_factory"])
-    check_callable("default", checked["default"])
-    check_type("extra", checked["extra"], Mapping, may_be_none=True)
-    Notification("", extra=dict(checked["extra"] or {}))  # refuses a name that JSON-RPC defines
-    if not isinstance(checked["response_policy"], Unset):
-        budget_for(checked["response_policy"])
-    check_type("errors", checked["errors"], Mapping, may_be_none=True)
-    for code, kind in dict(checked["errors"] or {}).items():
-        if not isinstance(code, int):
-            raise TypeError("errors must have error codes as keys")
-        if not (isinstance(kind, type) and issubclass(kind, RpcError)):
-            raise TypeError("errors must have subclasses of RpcError as values")
-    return checked
+
+    timeout: float | None
+    response_policy: ResponsePolicy | Unset
+    id_factory: Callable[[], int | str] | None
+    default: Default
+    extra: Mapping[str, Any] | None
+    context: Any
+    max_calls: int
+    max_handlers: int
+    max_inbox: int
+    inbox_bytes: int
+    response_bytes: int
+    group: SessionGroup | None
+    heartbeat_seconds: float | None
+    close_seconds: float
+    end_seconds: float | Unset | None
+
+    __slots__ = (
+        *(name for name in SessionOptions.__annotations__),
+        "encode_notification",
+        "encode_request",
+        "encode_result",
+        "encoders",
+        "is_traced",
+    )
+
+    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+        # Python lets any name pass in `**options`, and a wrong one must not be ignored.
+        for name in options:
+            if name not in _DEFAULTS:
+                raise TypeError(f"a session has no option {name!r}")
+        checked: SessionOptions = {**_DEFAULTS, **options}
+        for name, value in checked.items():
+            setattr(self, name, value)
+        for name, minimum in (
+            ("max_calls", 1),
+            ("max_handlers", 1),
+            ("max_inbox", 0),
+            ("inbox_bytes", 0),
+            ("response_bytes", 0),
+        ):
+            check_count(name, getattr(self, name), minimum, may_be_none=False)
+        check_seconds("timeout", self.timeout, may_be_infinite=True)
+        check_seconds("heartbeat_seconds", self.heartbeat_seconds, may_be_zero=False)
+        check_seconds("close_seconds", self.close_seconds, may_be_none=False)
+        if self.end_seconds is not UNSET:
+            check_seconds("end_seconds", self.end_seconds)
+        convention, hooks, errors = checked["convention"], checked["hooks"], checked["errors"]
+        check_type("convention", convention, Convention, may_be_none=True)
+        if self.heartbeat_seconds is not None and convention is not None and convention.ping is None:
+            raise ValueError("heartbeat_seconds needs a convention that has a ping")
+        check_type("group", self.group, SessionGroup, may_be_none=True)
+        check_callable("id_factory", self.id_factory)
+        check_callable("default", self.default)
+        check_type("extra", self.extra, Mapping, may_be_none=True)
+        Notification("", extra=dict(self.extra or {}))  # refuses a name that JSON-RPC defines
+        if self.response_policy is not UNSET and self.response_policy not in get_args(ResponsePolicy):
+            raise ValueError('response_policy must be "always", "never" or "limited"')
+        check_type("errors", errors, Mapping, may_be_none=True)
+        for code, kind in dict(errors or {}).items():
+            if not isinstance(code, int):
+                raise TypeError("errors must have error codes as keys")
+            if not (isinstance(kind, type) and issubclass(kind, RpcError)):
+                raise TypeError("errors must have subclasses of RpcError as values")
+        self.errors: dict[int, type[RpcError]] = dict(errors or {})
+        self.convention: Convention = _CONVENTION if convention is None else convention
+        self.hooks: FoundHooks = _NO_HOOKS if hooks is None else FoundHooks(hooks)
+        found = self.hooks
+        self.is_traced: bool = any((found.request_started, found.request_received, found.request_served))
+        self._set_encoders(PLAIN)
+
+    def _set_encoders(self, encoders: Encoders) -> None:
+        self.encoders: Encoders = encoders
+        self.encode_result: Callable[..., bytes] = self._with_default(encoders.encode_result)
+        self.encode_request: Callable[..., bytes] = self._with_default(encoders.encode_request)
+        self.encode_notification: Callable[..., bytes] = self._with_default(encoders.encode_notification)
+
+    def _with_default(self, encode: Callable[..., bytes]) -> Callable[..., bytes]:
+        return encode if self.default is None else partial(encode, default=self.default)
+
+    def with_encoders(self, encoders: Encoders) -> Rules:
+        """Return the same rules for messages that these encoders write."""
+        if encoders is self.encoders:
+            return self
+        found = copy(self)
+        found._set_encoders(encoders)
+        return found
 
 
-def bounds_of(checked: SessionOptions) -> Bounds:
-    """Return the bounds among checked options."""
-    values = cast("dict[str, Any]", checked)
-    return BOUNDS if values is _DEFAULTS else Bounds(**{name: values[name] for name in Bounds._field_defaults})
+RULES: Final = Rules()
+"""The rules of a session without options."""

@@ -41,7 +41,7 @@ from ..hooks import FoundHooks, logger
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
-from .options import SessionOptions, check_options
+from .options import Rules, SessionOptions
 from .requests import Destination
 from .running import detached, waiting
 from .session import Session
@@ -146,7 +146,7 @@ class ReconnectingSession(StreamCaller):
         check_callable("on_connect", on_connect)
         check_callable("on_disconnect", on_disconnect)
         check_callable("retry", retry, may_be_none=False)
-        check_options(**options)
+        Rules(**options)
         check_seconds("min_delay_seconds", min_delay_seconds, may_be_none=False)
         check_seconds("max_delay_seconds", max_delay_seconds, may_be_none=False)
         check_count("max_attempts", max_attempts, 1)

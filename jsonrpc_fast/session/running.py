@@ -20,13 +20,13 @@ from .requests import InboundRequest
 
 T = TypeVar("T")
 Item = InboundRequest | Notification | Request
-"""What is served. A `Request` is not registered yet: its handler is in its first step (`Inbox.serve_at_once`)."""
+"""What is served. A `Request` is not registered yet: its handler is in its first step (`Serving.serve_at_once`)."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
 
 class RunState(enum.Enum):
-    QUEUED = enum.auto()
+    QUEUED = enum.auto()  # has not begun
     RUNNING = enum.auto()  # has a slot
     WAITING = enum.auto()  # waits for a peer, without a slot
     ALONGSIDE = enum.auto()  # needs no slot
@@ -51,16 +51,18 @@ class RunOwner(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Run:
-    """An async handler, from its call to its end.
+    """A message that waits or is being served by an async handler, until it ends.
 
     Attributes:
         owner: None when it has ended: timers that the handler has started may keep the run.
-        work: What the handler returned.
+        work: What the handler returned; None while the message waits for its turn.
         item: The message that it serves.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
-        waiting: What it waits for, if it has begun in the task of its exchange: see `Inbox.serve_at_once`.
+        waiting: What it waits for, if it has begun in the task of its exchange: see `Serving.serve_at_once`.
+        destination: Of the message, while it waits for its turn.
+        closes_session: Whether the handler closes its session, which does not wait for it.
     """
 
     owner: RunOwner | None
@@ -73,6 +75,8 @@ class Run:
     task: Any = None
     waits: int = 0
     waiting: Any = None
+    destination: Any = None
+    closes_session: bool = False
 
     @property
     def request(self) -> InboundRequest | None:

@@ -22,24 +22,24 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from types import MethodType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from .._checks import check_seconds
 from ..codec import Params, ParseError
-from ..codec.encoders import PLAIN
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
-from ..transports.connection import TURN_SECONDS, Connection
+from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport, set_callbacks
-from ..types import UNSET, MessageId, Unset
+from ..types import TURN_SECONDS, UNSET, MessageId, Unset
 from .calling import Calling
 from .context import SessionContext
 from .engine import Engine
-from .options import SessionOptions, bounds_of, check_options
+from .loop_driver import LoopDriver
+from .options import RULES, Rules, SessionOptions
+from .requests import Destination, InboundRequest
 from .running import Run, detached, running, waiting
 
 S = TypeVar("S", bound=Calling)
@@ -86,45 +86,24 @@ class Session(Calling):
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
-        self._set_up(transport, handlers, check_options(**options))
+        self._set_up(transport, handlers, Rules(**options) if options else RULES)
 
     def _set_up(
         self,
         transport: Transport,
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None,
-        checked: SessionOptions,
+        rules: Rules,
     ) -> None:
         check_transport(transport)
-        response_policy = checked["response_policy"]
-        if isinstance(response_policy, Unset):
-            response_policy = "always" if transport.responds_to_faults else "never"
-        super().__init__(transport, checked["timeout"], checked["context"], checked["max_calls"], self._abort_soon)
+        driver = LoopDriver(transport, self)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._engine = Engine(
-            self._driver,
-            self.handlers,
-            clock=self._driver.time,
-            hooks=checked["hooks"],
-            make_context=MethodType(SessionContext, self),  # like `partial`, at a third of its size
-            bounds=bounds_of(checked),
-            errors=checked["errors"],
-            convention=checked["convention"],
-            response_policy=response_policy,
-            id_factory=checked["id_factory"],
-            max_calls=checked["max_calls"],
-            default=checked["default"],
-            extra=checked["extra"],
-            encoders=transport.encoders if isinstance(transport, Connection) else PLAIN,
-        )
-        self._close_seconds = checked["close_seconds"]
-        end_seconds = checked["end_seconds"]
-        if isinstance(end_seconds, Unset):
-            end_seconds = None if transport.responds_after_end else self._close_seconds
-        self._end_seconds = end_seconds
+        if isinstance(transport, Connection):
+            rules = rules.with_encoders(transport.encoders)
+        super().__init__(driver, Engine(driver, self.handlers, rules))
         self._state = _State.NEW
         self._closer: asyncio.Task[None] | None = None
         self._deadline = inf  # until when `close` waits for handlers
-        heartbeat = checked["heartbeat_seconds"]
+        heartbeat = rules.heartbeat_seconds
         self._heartbeat = (
             None
             if heartbeat is None
@@ -132,6 +111,11 @@ class Session(Calling):
                 heartbeat, transport, self._ping, lambda: self._engine.give_up(ConnectionLost("the peer is silent"))
             )
         )
+
+    def _make_context(
+        self, method: str, request: InboundRequest | None, destination: Destination | None
+    ) -> SessionContext:
+        return SessionContext(self, method, request, destination)
 
     # Starting and closing.
 
@@ -146,23 +130,22 @@ class Session(Calling):
             raise StateError(f"the session is {self._state.value}")
         # Before the first `await`: the transport may deliver messages, or be lost, while it starts.
         self._state = _State.RUNNING
-        self._loop = asyncio.get_running_loop()
-        self._driver.open(self._engine, self._loop)
-        transport = self._transport
+        self._driver.open(asyncio.get_running_loop())
+        transport, engine = self._transport, self._engine
+        has_cancellations = engine.rules.convention.cancellation(0, None) is not None
         restore = set_callbacks(
             transport,
             onmessage=self._receiver(),
-            respond=self._engine.serve,
-            onread=self._engine.look_ahead,
+            respond=engine.serve,
+            onread=engine.look_ahead if has_cancellations else None,
             onerror=self._on_error,
             onclose=self._on_close,
             onend=self._on_end,
             onstop=self._on_stop,
-            onfail=self._engine.fail,
-            kept_bytes=self._engine.inbox.kept_bytes,
+            onfail=engine.fail,
+            kept_bytes=engine.kept_bytes,
             pauses_when_blocked=False,
         )
-        self._is_started = True
 
         def give_back() -> None:  # the transport may be in use elsewhere
             restore()
@@ -179,7 +162,7 @@ class Session(Calling):
 
     def __repr__(self) -> str:
         transport, engine = type(self._transport).__name__, self._engine
-        counts = f"calls={len(engine.calls)} requests={len(engine.requests.serving)}"
+        counts = f"calls={len(engine.calls)} requests={len(engine.requests)}"
         return f"<{type(self).__name__} {self._state.value} transport={transport} {counts}>"
 
     async def __aenter__(self) -> Self:
@@ -202,13 +185,13 @@ class Session(Calling):
     @property
     def dropped_requests(self) -> int:
         """The number of requests without a response because the session was closed before their handlers finished."""
-        return self._engine.inbox.dropped_requests
+        return self._engine.dropped_requests
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed, by either side or by a loss, and all handlers have ended."""
         if self._state is _State.NEW:
             raise StateError("the session is not started")
-        if self._is_started:
+        if self._driver.loop is not None:
             while self._state is not _State.CLOSED:
                 await self._driver.changed.wait()
             await self._wait_until_closed()
@@ -219,8 +202,7 @@ class Session(Calling):
         Raises:
             StateError: The session is not started.
         """
-        self._check_started()
-        soon = partial(self._loop.call_soon, callback, context=copy_context())
+        soon = partial(self._started_loop().call_soon, callback, context=copy_context())
         if self._state is _State.CLOSED:
             soon()
         else:
@@ -242,7 +224,7 @@ class Session(Calling):
             TypeError: `grace_seconds` is not a number.
             ValueError: `grace_seconds` is negative, infinite or NaN.
         """
-        seconds = self._close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
+        seconds = self._engine.rules.close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
         check_seconds("grace_seconds", seconds)
         if self._state is _State.NEW:
             self._state = _State.CLOSED
@@ -275,9 +257,9 @@ class Session(Calling):
         self._state = _State.CLOSING
         self._engine.begin_draining()
         self._stop_heartbeat()
-        self._finish_by(inf if seconds is None else self._loop.time() + seconds)
+        self._finish_by(inf if seconds is None else self._driver.time() + seconds)
         if self._closer is None:
-            self._closer = asyncio.Task(self._close(), loop=self._loop)  # never an eager task
+            self._closer = asyncio.Task(self._close(), loop=self._driver.loop)  # never an eager task
 
     async def _close(self) -> None:
         left: set[Any] = set()
@@ -287,7 +269,7 @@ class Session(Calling):
             # Closing an exchange cancels its call.
             self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
             left = await self._end_handlers()
-            self._engine.inbox.count_dropped()
+            self._engine.count_dropped()
             self._transport.dropped_requests = self.dropped_requests
             await self._close_transport(is_owed)
         finally:
@@ -297,7 +279,7 @@ class Session(Calling):
             if self.dropped_requests:
                 # Only at debug level: clients often leave early, and a hostile one could do so at will.
                 fault = StateError(f"the session was closed before it responded to {self.dropped_requests} requests")
-                self._engine.hooks.peer_fault(fault)
+                self._engine.rules.hooks.peer_fault(fault)
 
     def _finish_by(self, deadline: float) -> None:
         """Set the latest time until which `close` waits for handlers."""
@@ -306,8 +288,10 @@ class Session(Calling):
 
     async def _wait_until_served(self) -> None:
         """Wait until every received message is served, or until the deadline."""
-        while not self._engine.inbox.has_served and self._loop.time() < self._deadline:
-            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._driver.changed.wake)
+        while not self._engine.has_served and self._driver.time() < self._deadline:
+            timer = None
+            if self._deadline != inf:
+                timer = self._started_loop().call_at(self._deadline, self._driver.changed.wake)
             try:
                 await self._driver.changed.wait()
             finally:
@@ -320,7 +304,7 @@ class Session(Calling):
         if not is_owed or not self._transport.waits_for_peer:
             await self._transport.close()
             return
-        closing = asyncio.Task(self._transport.close(), loop=self._loop)
+        closing = asyncio.Task(self._transport.close(), loop=self._driver.loop)
         try:
             # As long as the peer still reads, what was accepted is not dropped.
             while not (await asyncio.wait([closing], timeout=OWED_SECONDS))[0] and self._transport.write_buffer_bytes:
@@ -337,12 +321,12 @@ class Session(Calling):
 
         Those in `known` have had their time, and were reported.
         """
-        tasks = [run.task for run in self._engine.inbox.cancel(but) if run.task is not None and run.task not in known]
+        tasks = [run.task for run in self._engine.cancel_all(but) if run.task is not None and run.task not in known]
         if not tasks:
             return set()
-        _, left = await asyncio.wait(tasks, timeout=self._close_seconds)
+        _, left = await asyncio.wait(tasks, timeout=self._engine.rules.close_seconds)
         if left:
-            self._engine.hooks.fault(StateError("a handler continues although it was cancelled"))
+            self._engine.rules.hooks.fault(StateError("a handler continues although it was cancelled"))
         return left
 
     def _on_close(self) -> None:
@@ -381,7 +365,7 @@ class Session(Calling):
         self._state = _State.CLOSING
         if self._closer is not None:
             self._closer.cancel()
-        self._closer = asyncio.Task(self._abort(), loop=self._loop)
+        self._closer = asyncio.Task(self._abort(), loop=self._driver.loop)
 
     async def _abort(self) -> None:
         await self._transport.disconnect()
@@ -390,7 +374,7 @@ class Session(Calling):
     def _on_end(self) -> None:
         """The peer half-closed: no more responses, but it may still expect ours."""
         engine, transport = self._engine, self._transport
-        if self._closer is None and isinstance(transport, Connection) and engine.is_idle and engine.inbox.has_served:
+        if self._closer is None and isinstance(transport, Connection) and engine.is_idle and engine.has_served:
             # Only the writing is left, and that needs no task.
             self._state = _State.CLOSING
             engine.begin_draining()
@@ -399,7 +383,10 @@ class Session(Calling):
             transport.begin_closing()
             return
         self._engine.lose_calls()
-        self._begin_closing(self._end_seconds)
+        end_seconds = engine.rules.end_seconds
+        if isinstance(end_seconds, Unset):
+            end_seconds = None if transport.responds_after_end else engine.rules.close_seconds
+        self._begin_closing(end_seconds)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
         """Begin to close, because the server or the process ends."""
@@ -414,8 +401,8 @@ class Session(Calling):
         """Begin to close. If a handler caused that, do not wait for the handler."""
         # It would wait for itself. A handler of another session may be waited for: it continues.
         run = running()
-        if run is not None and run.owner is self._engine.inbox:
-            self._engine.inbox.spare(run)
+        if run is not None and run.owner is self._engine:
+            self._engine.spare(run)
         if self._state is not _State.CLOSED:
             self._begin_closing(grace_seconds)
 
@@ -429,9 +416,9 @@ class Session(Calling):
         elif isinstance(error, OSError):
             self._engine.broke(error)
         elif isinstance(error, HttpStatusError | InvalidResponse):
-            self._engine.hooks.peer_fault(error)
+            self._engine.rules.hooks.peer_fault(error)
         else:
-            self._engine.hooks.fault(error)
+            self._engine.rules.hooks.fault(error)
 
     # Serving.
 
@@ -449,7 +436,7 @@ class Session(Calling):
         own = self._own_handlers
         if own is None:
             own = self._own_handlers = self.handlers.child()
-            self._engine.inbox.plain.find = own.finder()
+            self._engine.find = own.finder()
         return own.register(method, function, **options)
 
     def _receiver(self) -> Callable[..., None]:
@@ -475,11 +462,11 @@ def serving(
         ValueError: The value of an option is out of range.
     """
     shared = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-    checked = check_options(**options)
+    rules = Rules(**options) if options else RULES
 
     async def serve(transport: Transport) -> None:
         session = Session.__new__(Session)
-        session._set_up(transport, shared, checked)
+        session._set_up(transport, shared, rules)
         async with session:
             await session.wait_closed()
 

@@ -30,8 +30,8 @@ from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .calls import Call
 from .engine import Engine
+from .inbound import memory_of
 from .requests import Destination
-from .room import memory_of
 from .running import waiting
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -76,11 +76,11 @@ class Items:
     def _check(self) -> None:
         """Stop reading while the queue is full and this side waits for nothing else."""
         engine = self._engine
-        reading, call = engine.inbox.reading, self.call
+        call = self.call
         if call is not None and self._has_stopped_reading:
             call.progressed = self.loop.time()  # nothing arrives, because this side does not read
         # Not counting this call and those of full streams, whose responses may come after the items.
-        others = len(engine.calls) - reading.full_streams - (not self._has_stopped_reading)
+        others = len(engine.calls) - engine.full_streams - (not self._has_stopped_reading)
         self._stop_reading(others <= 0 and not self._is_writing())
         self._timer = self.loop.call_later(0.05, self._check)
 
@@ -88,9 +88,8 @@ class Items:
         """Stop or resume reading, because of this stream."""
         if wanted is not self._has_stopped_reading:
             self._has_stopped_reading = wanted
-            reading = self._engine.inbox.reading
-            reading.full_streams += 1 if wanted else -1
-            reading.update()
+            self._engine.full_streams += 1 if wanted else -1
+            self._engine.update_reading()
 
     def _resume_reading(self) -> None:
         if self._timer is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..errors import CallTimeout
 
-_NONE: Final[OrderedDict[object, asyncio.Future[None] | None]] = OrderedDict()
+_NONE: Final[OrderedDict[object, asyncio.Future[bool] | None]] = OrderedDict()
 """The waiters of a queue that has had none: most sessions never need more."""
 
 
@@ -27,19 +27,19 @@ class WaitQueue:
     __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self.waiters: OrderedDict[object, asyncio.Future[None] | None] = _NONE
+        self.waiters: OrderedDict[object, asyncio.Future[bool] | None] = _NONE
 
     def __len__(self) -> int:
         return len(self.waiters)
 
-    async def wait(self, may_pass: Callable[[], bool], deadline: float = inf) -> None:
-        """Wait until all earlier waiters have left and `may_pass()` is true.
+    async def wait(self, may_pass: Callable[[bool], bool], deadline: float = inf) -> None:
+        """Wait until all earlier waiters have left and `may_pass` returns True.
 
         `may_pass` is called when the caller becomes the first waiter, and after each `wake`. The next waiter checks
         only after the caller has yielded to the loop.
 
         Args:
-            may_pass: Returns whether the caller may pass.
+            may_pass: Returns whether the caller may pass. Its argument is the `has_drained` of the wake-up.
             deadline: In seconds, by the loop's clock; inf: none.
 
         Raises:
@@ -60,9 +60,10 @@ class WaitQueue:
 
         timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
         try:
-            while next(iter(self.waiters)) is not place or not may_pass():
+            has_drained = False
+            while next(iter(self.waiters)) is not place or not may_pass(has_drained):
                 waiter = self.waiters[place] = loop.create_future()
-                await waiter
+                has_drained = await waiter
                 if is_late:
                     raise CallTimeout("the call could not be sent in time")
         finally:
@@ -72,12 +73,12 @@ class WaitQueue:
                 timer.cancel()
             self.wake()
 
-    def wake(self) -> None:
-        """Let the first waiter check again."""
+    def wake(self, has_drained: bool = False) -> None:
+        """Let the first waiter check again. `has_drained`: because the peer has read."""
         if self.waiters:
-            self._wake(next(iter(self.waiters)))
+            self._wake(next(iter(self.waiters)), has_drained)
 
-    def _wake(self, place: object) -> None:
+    def _wake(self, place: object, has_drained: bool = False) -> None:
         waiter = self.waiters[place]
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            waiter.set_result(has_drained)

@@ -20,9 +20,10 @@ from typing import Any, Unpack
 
 from .._checks import check_items
 from ..errors import ConnectionLost
+from ..types import TURN_SECONDS
 from .channel import Events, QueuedChannel
 from .close_codes import CloseCode, fault_of
-from .connection import TURN_SECONDS, Connection, State
+from .connection import Connection, State
 from .protocol import MAX_FAULTS, MessageOptions
 
 Scope = MutableMapping[str, Any]

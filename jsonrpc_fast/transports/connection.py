@@ -58,7 +58,7 @@ from ..codec.encoders import PLAIN, Encoders
 from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
-from ..types import UNSET, Unset
+from ..types import TURN_SECONDS, UNSET, Unset
 from . import debug, readers
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
 from .protocol import Sendable, Transport, drop_callbacks
@@ -70,8 +70,6 @@ SERVE_SECONDS: Final = 0.5
 OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a connection is closed that its user has not closed: a session needs some time to
 count the requests without a response."""
-TURN_SECONDS: Final = 0.001
-"""After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
 """How many messages are read for `onread` before the first is delivered; there may be up to TURN_ITEMS more."""
 _logger: Final = logger_of("transports")

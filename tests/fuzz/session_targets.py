@@ -112,11 +112,9 @@ def engine(data: bytes) -> Hashable:
 def _withdrawn_in_batches(stream: bytes, profile: Profile, convention: Convention) -> int:
     """Return how many requests never begin, because their cancellation follows in the same batch."""
     decoder = Decoder("newline", profile)
-    withdraw = look_ahead(convention)
     batches = [item for item in [*decoder.feed(stream), *decoder.close()] if isinstance(item, list)]
-    if withdraw is not None:
-        for batch in batches:
-            withdraw(batch)
+    for batch in batches:
+        look_ahead(convention, batch)
     return sum(isinstance(item, Withdrawn) for batch in batches for item in batch)
 
 

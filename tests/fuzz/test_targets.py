@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast import JSONRPC, ParseErrorCode, Raw, Request, decode
 from jsonrpc_fast.codec import _pure
-from jsonrpc_fast.session.requests import Requests
+from jsonrpc_fast.session.inbound import Serving
 
 from ..conftest import is_pure_only
 from ..support.raw_laws import broken_law, broken_law_of_stream
@@ -157,8 +157,8 @@ def test_a_fault_of_dicts_alone_is_found(monkeypatch: pytest.MonkeyPatch, code: 
 
 
 def test_an_engine_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer: Any = Requests.respond
-    monkeypatch.setattr(Requests, "respond", lambda self, request, result: answer(self, request, result) * 2)
+    answer: Any = Serving._end_request
+    monkeypatch.setattr(Serving, "_end_request", lambda self, request, text: answer(self, request, text) * 2)
     with pytest.raises(Finding, match="replies to nothing"):
         TARGETS["engine"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m"}\n')
 

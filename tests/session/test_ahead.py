@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from ..support.tables import rows
 from ..support.waiting import blocking_eventually, forever, settle
 
 REQUESTS = 100
-lsp: Any = look_ahead(LspConvention())
+lsp: Any = partial(look_ahead, LspConvention())
 
 
 def request(id: Any, method: str = "m") -> Request[Any]:
@@ -64,12 +65,12 @@ def test_batches() -> None:
 
 
 def test_conventions() -> None:
-    assert look_ahead(Convention()) is None
-    assert look_ahead(JsonRpcConvention()) is None
-    mcp: Any = look_ahead(McpConvention())
     items = [request(1, "initialize"), request(2, "tools/call")]
     read = [*items, *(Notification("notifications/cancelled", {"requestId": id}) for id in (1, 2))]
-    mcp(read)
+    for convention in (Convention(), JsonRpcConvention()):
+        look_ahead(convention, read)
+        assert read[:2] == items
+    look_ahead(McpConvention(), read)
     assert read[:2] == [items[0], Withdrawn(items[1])]
 
 

@@ -618,8 +618,8 @@ async def test_a_notification_that_is_cancelled_when_it_has_room_is_not_sent() -
         assert len(session._driver.wait_queue) == 1
         may_send = session._may_send
 
-        def may_send_then_cancel(calls: int) -> bool:
-            return may_send(calls) and future.cancel()
+        def may_send_then_cancel(calls: int, has_drained: bool) -> bool:
+            return may_send(calls, has_drained) and future.cancel()
 
         session._may_send = may_send_then_cancel  # type: ignore[method-assign]
         wire.transport.resume_reading()

@@ -14,8 +14,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.hooks import Outcome
+from jsonrpc_fast.session import Convention, Rules, calls
 from jsonrpc_fast.session.calls import Call, Calls
-from jsonrpc_fast.session.conventions import Convention
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows
@@ -26,7 +26,7 @@ SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
 
 
 def new_calls(**options: Any) -> Calls:
-    return Calls(Convention(), **options)
+    return Calls(Rules(convention=Convention(), **options))
 
 
 class CallsMachine(RuleBasedStateMachine):
@@ -37,10 +37,7 @@ class CallsMachine(RuleBasedStateMachine):
     @initialize(strings=st.booleans())
     def start(self, strings: bool) -> None:
         names = itertools.count(1)
-        self.max_tombstones = 3
-        self.tracked = new_calls(
-            id_factory=(lambda: f"c{next(names)}") if strings else None, max_calls=6, max_tombstones=self.max_tombstones
-        )
+        self.tracked = new_calls(id_factory=(lambda: f"c{next(names)}") if strings else None, max_calls=6)
         self.now = 100.0
         self.in_flight: dict[int | str, Call] = {}
         self.given_up: list[int | str] = []
@@ -59,7 +56,6 @@ class CallsMachine(RuleBasedStateMachine):
         del self.in_flight[call.id]
         if outcome in (Outcome.TIMEOUT, Outcome.CANCELLED):
             self.given_up.append(call.id)
-            del self.given_up[: -self.max_tombstones]
 
     @rule(target=calls, timeout=SECONDS, idle_timeout=SECONDS)
     def begin(self, timeout: float | None, idle_timeout: float | None) -> Call:
@@ -240,8 +236,9 @@ def test_an_infinite_timeout_sets_no_deadline() -> None:
     assert tracked.expire(1e12) == []
 
 
-def test_tombstones_are_bounded_and_the_oldest_one_is_dropped() -> None:
-    tracked = new_calls(max_tombstones=2)
+def test_tombstones_are_bounded_and_the_oldest_one_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_MAX_TOMBSTONES", 2)
+    tracked = new_calls()
     for _ in range(3):
         tracked.give_up(tracked.begin("m", 0.0), Outcome.CANCELLED)
     assert [tracked.is_late_response(id) for id in (1, 2, 3, 3)] == [False, True, True, False]

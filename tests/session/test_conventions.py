@@ -174,7 +174,7 @@ def test_no_token_is_an_integer_beyond_64_bits(convention: Any, asked: bytes, me
     for number, is_token in ((2**64 - 1, True), (2**64, False), (-(2**63), True), (-(2**63) - 1, False)):
         text = b'{"jsonrpc":"2.0","id":9,"method":"m","params":%b}' % (asked % number)
         request = request_from(receive(end, text))
-        write = end.engine.requests.item if b"partial" in asked else end.engine.requests.progress
+        write = end.engine.item if b"partial" in asked else end.engine.progress
         sent = write(request, {"progress": 1})
         assert (b"%d" % number in sent, bool(sent)) == (is_token, is_token)
         end.answer(request, None)

@@ -8,8 +8,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from jsonrpc_fast.session import Convention, Session, SessionOptions
-from jsonrpc_fast.session.options import check_options
+from jsonrpc_fast.session import Convention, Rules, Session, SessionOptions
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.types import UNSET
 
@@ -37,8 +36,12 @@ DEFAULTS = {
 
 def test_each_option_has_a_type_a_default_and_a_description() -> None:
     assert list(get_type_hints(SessionOptions)) == list(DEFAULTS)
-    assert check_options() == DEFAULTS
-    assert check_options(timeout=1, max_inbox=0) == {**DEFAULTS, "timeout": 1, "max_inbox": 0}
+    found, changed = Rules(), Rules(timeout=1, max_inbox=0)
+    for name, value in DEFAULTS.items():
+        if name not in ("convention", "hooks", "errors"):
+            assert getattr(found, name) == value
+            assert name in ("timeout", "max_inbox") or getattr(changed, name) == value
+    assert (changed.timeout, changed.max_inbox) == (1, 0)
     documented = re.findall(r"^    (\w+):", inspect.getdoc(SessionOptions) or "", re.MULTILINE)
     assert documented == list(DEFAULTS)
 

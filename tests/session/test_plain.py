@@ -16,8 +16,7 @@ import pytest
 from jsonrpc_fast import Decoder, Request
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.session import Driver, Engine, LspConvention, SessionGroup
-from jsonrpc_fast.session.room import Bounds
+from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules, SessionGroup
 from jsonrpc_fast.session.running import running, waiting
 
 from ..support.tables import rows
@@ -39,16 +38,17 @@ class Served:
 class End(Driver):
     """A driver that keeps what is written, and runs handlers on request."""
 
-    def __init__(self, way: str, bounds: Bounds | None = None) -> None:
+    def __init__(self, way: str, **bounds: Any) -> None:
         self.written = b""
         self.unwritten = 0
         self.is_turn_due = self.is_lost = self.is_idle = False
         self.runs: list[Run] = []
         self.handlers = Handlers()
         hooks = Served() if way == "ordinary" else None
-        self.engine = Engine(self, self.handlers, hooks=hooks, bounds=bounds, convention=LspConvention())
+        rules = Rules(hooks=hooks, convention=LspConvention(), **bounds)
+        self.engine = Engine(self, self.handlers, rules)
         if way == "at once":
-            self.engine.inbox.plain.make_task = self.make_task
+            self.engine.make_task = self.make_task
 
     @property
     def unwritten_bytes(self) -> int:
@@ -89,7 +89,6 @@ class End(Driver):
         """Read lines together, and return what is written in response."""
         self.written = b""
         messages: list[Any] = Decoder().feed(data)
-        assert self.engine.look_ahead is not None
         self.engine.look_ahead(messages)
         for message in messages:
             self.engine.receive(message)
@@ -277,7 +276,7 @@ class TestEngine:
         assert 'raise ValueError("a secret")' in caplog.text
 
     def test_a_peer_that_does_not_read_is_not_served(self, way: str) -> None:
-        end = End(way, Bounds(response_bytes=100))
+        end = End(way, response_bytes=100)
         add_functions(end)
         end.unwritten = 80  # 20 bytes more: after the first response the driver is asked again
         one = end.read((request("1", "add", "[1]") + request("2", "add", "[2]")).encode())
@@ -289,15 +288,15 @@ class TestEngine:
         assert end.written == (result("3", "3") + result("4", "4")).encode()
 
     def test_handlers_that_wait_for_the_peer_take_the_room_of_coroutines(self, way: str) -> None:
-        end = End(way, Bounds(max_inbox=1))
+        end = End(way, max_inbox=1)
         add_functions(end)
         assert end.read(request("1", "waits for the peer").encode()) == b""
         read = request("2", "ends at once") + request("3", "add", "[1]")
         assert end.read(read.encode()) == (error("2", *BUSY) + result("3", "1")).encode()
 
     def test_a_coroutine_waits_for_a_slot_of_its_group(self, way: str) -> None:
-        bounds = Bounds(group=SessionGroup(max_handlers=1))
-        one, other = End(way, bounds), End(way, bounds)
+        group = SessionGroup(max_handlers=1)
+        one, other = End(way, group=group), End(way, group=group)
         add_functions(one)
         add_functions(other)
         assert one.read(request("1", "waits").encode()) == b""
@@ -314,7 +313,7 @@ class TestEngine:
         assert end.engine.has_read_a_request
         end.engine.begin_draining()
         end.read(request('"late"', "add", "[1]").encode())
-        assert end.engine.inbox.plain.last_read == "last"
+        assert end.engine.last_read == "last"
 
 
 def test_a_plain_request_is_not_registered() -> None:
@@ -333,7 +332,7 @@ def test_an_async_function_that_drains_is_the_last(way: str) -> None:
 
 
 def test_a_coroutine_does_not_pass_one_that_waits_for_its_slot() -> None:
-    end = End("at once", Bounds(max_handlers=1))
+    end = End("at once", max_handlers=1)
     add_functions(end)
     assert end.read((request("1", "waits") + request("2", "ends at once")).encode()) == b""
     end.engine.succeeded(end.runs.pop(), 1)  # a slot is free, and the second begins in the next turn
@@ -356,13 +355,13 @@ def test_a_handler_that_calls_back_in_its_first_step_has_its_slot() -> None:
 
     async def wait_for_peer() -> None:
         with waiting() as is_only:
-            seen.append((is_only, end.engine.requests.find(1) is not None, end.engine.inbox.items))
+            seen.append((is_only, end.engine.find_request(1) is not None, len(end.engine.queue)))
             await Pause()
 
     end.handlers.register("wait", wait_for_peer)
     end.read(request("1", "wait").encode())
     assert seen == [(True, True, 0)]
-    assert len(end.engine.inbox.runs) == 1
+    assert len(end.engine.runs) == 1
 
 
 async def give(value: Any = 1) -> Any:
@@ -379,7 +378,7 @@ AGAINST: dict[str, Any] = {
     "a peer that does not read": lambda end: setattr(end, "unwritten", 101),
     "its id in flight": lambda end: end.read(request("1", "waits").encode()),
     "the end": lambda end: end.engine.begin_draining(),
-    "a batch": lambda end: end.engine.inbox.begin_batch(),
+    "a batch": lambda end: setattr(end.engine, "batch", iter(())),
     "no slot": fill_slots,
     "a handler that waits for the peer": lambda end: end.read(request("7", "waits for the peer").encode()),
 }
@@ -390,20 +389,20 @@ class TestAtOnce:
 
     @rows("against", list(AGAINST))
     def test_what_is_against_it(self, against: str) -> None:
-        end, called = End("plain", Bounds(max_handlers=2, response_bytes=100)), []
+        end, called = End("plain", max_handlers=2, response_bytes=100), []
         add_functions(end)
         AGAINST[against](end)
-        assert end.engine.inbox.serve_at_once(Request(1, "m"), lambda: called.append(1)) is None
+        assert end.engine.serve_at_once(Request(1, "m"), lambda: called.append(1)) is None
         assert called == []
 
     def test_hooks_are_against_it(self) -> None:
-        assert End("ordinary").engine.inbox.serve_at_once(Request(1, "m"), give) is None
+        assert End("ordinary").engine.serve_at_once(Request(1, "m"), give) is None
 
     @rows("function", [lambda: 1, give])
     def test_the_response(self, function: Any) -> None:
         end = End("plain")
         for _ in range(2):
-            written = end.engine.inbox.serve_at_once(Request(1, "m"), function)
+            written = end.engine.serve_at_once(Request(1, "m"), function)
             assert written == b'{"jsonrpc":"2.0","id":1,"result":1}'
         assert end.engine.is_idle
 
@@ -422,9 +421,9 @@ class TestAtOnce:
         message, function = Request(1, "m"), fail_later if is_async else fail
         if code is None:
             with pytest.raises(kind):
-                end.engine.inbox.serve_at_once(message, function)
+                end.engine.serve_at_once(message, function)
         else:
-            written = end.engine.inbox.serve_at_once(message, function)
+            written = end.engine.serve_at_once(message, function)
             assert written == b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"Internal error"}}' % code
         assert [run.begin_wait() for run in runs] == [False] * is_async  # it has ended
         assert running() is None
@@ -435,7 +434,7 @@ class TestAtOnce:
         async def run() -> None:
             runs.append(running())
 
-        end.engine.inbox.serve_at_once(Request(1, "m"), run)
+        end.engine.serve_at_once(Request(1, "m"), run)
         assert runs[0].begin_wait() is False
         assert running() is None
 
@@ -447,20 +446,20 @@ class TestAtOnce:
 
         async def close() -> None:
             run: Any = running()
-            end.engine.inbox.spare(run)
+            end.engine.spare(run)
             end.engine.begin_draining()
             if fails:
                 raise RpcError(5, "no")
 
-        assert end.engine.inbox.serve_at_once(Request(1, "m"), close) is not None
+        assert end.engine.serve_at_once(Request(1, "m"), close) is not None
         assert not end.is_idle
-        assert not end.engine.inbox.has_served
+        assert not end.engine.has_served
         end.engine.succeeded(end.runs.pop(), 1)
         assert end.is_idle
 
     @rows("waits, slots", [(False, 0), (True, 1)])
     def test_one_that_waits_for_the_peer_has_no_slot(self, waits: bool, slots: int) -> None:
-        end = End("plain", Bounds(max_handlers=1))
+        end = End("plain", max_handlers=1)
         add_functions(end)
         given: list[Any] = []
 
@@ -472,8 +471,8 @@ class TestAtOnce:
                 given.append((id, data))
 
         handler: Any = end.handlers.find("waits for the peer" if waits else "waits")
-        run: Any = end.engine.inbox.serve_at_once(Request(1, "m"), lambda: handler.invoke(None, None))
-        end.engine.inbox.keep(run, Exchange())
+        run: Any = end.engine.serve_at_once(Request(1, "m"), lambda: handler.invoke(None, None))
+        end.engine.keep(run, Exchange())
         end.read(request("2", "waits").encode())
         assert len(end.runs) == slots
         end.engine.succeeded(run, 5)

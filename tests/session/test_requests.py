@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jsonrpc_fast import MessageId, Request
-from jsonrpc_fast.session.conventions import Convention
-from jsonrpc_fast.session.requests import InboundBatch, InboundRequest, Requests
+from jsonrpc_fast.session import Convention, Driver, Engine, InboundRequest, Rules
+from jsonrpc_fast.session.requests import InboundBatch
 
 
 def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
@@ -38,16 +38,10 @@ def test_a_request_has_the_members_of_its_message() -> None:
 
 
 def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
-    requests = Requests(Convention(), None)
+    engine = Engine(Driver(), rules=Rules(convention=Convention()))
     ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
-    begun = {(type(id), id): requests.begin(Request(id, "m")) for id in ids}
+    begun = {(type(id), id): engine.register(Request(id, "m")) for id in ids}
     assert all(begun.values())
-    assert not any(requests.begin(Request(id, "again")) for id in ids)
-    assert [requests.find(id) for id in ids] == list(begun.values())
-    assert requests.find(True) is None
-    seven = begun[int, 7]
-    assert seven is not None
-    assert requests.respond(seven, 1) == b'{"jsonrpc":"2.0","id":7,"result":1}\n'
-    assert requests.respond(seven, 1) == b""
-    assert requests.find(7.0) is begun[float, 7.0]
-    assert len(requests.serving) == 6
+    assert not any(engine.register(Request(id, "again")) for id in ids)
+    assert [engine.find_request(id) for id in ids] == list(begun.values())
+    assert engine.find_request(True) is None

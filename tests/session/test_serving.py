@@ -23,7 +23,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, Session, SessionContext, engine
+from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, Session, SessionContext, inbound
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.memory import collect
@@ -645,7 +645,7 @@ BATCH = encode([Notification("n", [number]) for number in range(1000)])
 
 @rows("how", ["goes on", "end", "loss", "close", "message"])
 async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(inbound, "TURN_SECONDS", 0.0)
     served: list[int] = []
     asked: list[str] = []
     answers: list[object] = []
@@ -691,7 +691,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
 
 
 async def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(inbound, "TURN_SECONDS", 0.0)
     async with session_and_wire({"f": lambda number: number}) as (_, wire):
         wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
         assert await wire.next() == [Response(number, number) for number in range(200)]

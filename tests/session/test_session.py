@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast import CLIENT, JSONRPC, LENIENT, Limits, Notification, Raw, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from jsonrpc_fast.session import Handlers, Session, SessionContext, serving
-from jsonrpc_fast.session.room import memory_of
+from jsonrpc_fast.session.inbound import memory_of
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, slow

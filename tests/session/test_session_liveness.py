@@ -15,7 +15,7 @@ import pytest
 
 from jsonrpc_fast import Request, Response
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
-from jsonrpc_fast.session.reading import PAUSE_SECONDS, STALL_SECONDS
+from jsonrpc_fast.session.inbound import PAUSE_SECONDS, STALL_SECONDS, Flow
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support import loops
@@ -360,7 +360,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
             unread.transport.send(f'{{"jsonrpc":"2.0",{id}"method":"{method}"}}'.encode())
         for _ in range(10):
             await asyncio.sleep(0.01)
-            assert session._engine.inbox.items <= 501
+            assert len(session._engine.queue) <= 501
             assert unread.mine.write_buffer_bytes <= 1_000_000
         unread.transport.resume_reading()
         while unread.transport.write_buffer_bytes or not session.is_idle:
@@ -374,7 +374,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
 @pytest.mark.virtual_time
 async def test_a_peer_that_reads_none_of_its_refusals_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise two peers that do not read from each other for this reason would wait forever."""
-    monkeypatch.setattr("jsonrpc_fast.session.inbox._REFUSAL_FACTOR", 1)
+    monkeypatch.setattr("jsonrpc_fast.session.inbound._REFUSAL_FACTOR", 1)
     faults = Faults()
     unread = Unread({"response_bytes": 300_000, "max_inbox": 0, "hooks": faults}, {"m": lambda: "x" * 400_000})
     await unread.transport.start()
@@ -429,8 +429,8 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
-        reading, time = session._engine.inbox.reading, asyncio.get_running_loop().time
-        await eventually(lambda: reading.is_paused and reading.deadline > time() + 2 * PAUSE_SECONDS)
+        engine, time = session._engine, asyncio.get_running_loop().time
+        await eventually(lambda: engine.flow is Flow.STALLS and engine.deadline > time() + 2 * PAUSE_SECONDS)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

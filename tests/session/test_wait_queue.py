@@ -19,7 +19,7 @@ async def turns() -> None:
 
 async def test_a_waiter_that_may_pass_does_not_wait() -> None:
     queue = WaitQueue()
-    await queue.wait(lambda: True)
+    await queue.wait(lambda _: True)
     assert len(queue) == 0
 
 
@@ -30,7 +30,7 @@ async def test_waiters_pass_in_the_order_of_arrival() -> None:
 
     async def wait(number: int) -> None:
         nonlocal room
-        await queue.wait(lambda: room > 0)
+        await queue.wait(lambda _: room > 0)
         room -= 1
         passed.append(number)
 
@@ -58,9 +58,9 @@ async def test_a_newcomer_waits_behind_the_first_even_if_there_is_room() -> None
         asked.append(name)
         return name == "second"
 
-    first = asyncio.create_task(queue.wait(lambda: may_pass("first")))
+    first = asyncio.create_task(queue.wait(lambda _: may_pass("first")))
     await turns()
-    second = asyncio.create_task(queue.wait(lambda: may_pass("second")))
+    second = asyncio.create_task(queue.wait(lambda _: may_pass("second")))
     await turns()
     queue.wake()
     await turns()
@@ -78,10 +78,10 @@ async def test_waking_an_empty_queue_does_nothing() -> None:
 async def test_a_deadline_applies_in_any_place() -> None:
     queue = WaitQueue()
     loop = asyncio.get_running_loop()
-    first = asyncio.create_task(queue.wait(lambda: False))
+    first = asyncio.create_task(queue.wait(lambda _: False))
     await turns()
     with pytest.raises(CallTimeout, match=r"^the call could not be sent in time$"):
-        await queue.wait(lambda: True, loop.time() + 0.01)
+        await queue.wait(lambda _: True, loop.time() + 0.01)
     assert len(queue) == 1
     first.cancel()
     await turns()
@@ -91,7 +91,7 @@ async def test_a_deadline_applies_in_any_place() -> None:
 async def test_a_deadline_applies_although_the_queue_is_woken_constantly() -> None:
     queue = WaitQueue()
     loop = asyncio.get_running_loop()
-    waiting = asyncio.create_task(queue.wait(lambda: False, loop.time() + 0.02))
+    waiting = asyncio.create_task(queue.wait(lambda _: False, loop.time() + 0.02))
     while not waiting.done():
         queue.wake()
         await asyncio.sleep(0)

@@ -183,7 +183,7 @@ class Conversation:
         """Compare the counts of a group with those of its members."""
         running = waiting = 0
         for end in self._ends():
-            if end.bounds.group is not None:
+            if end.rules.group is not None:
                 found = end.judge.count()
                 running += found[0]
                 waiting += found[1]

@@ -14,10 +14,9 @@ from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateErro
 from jsonrpc_fast.handlers import Handler, Handlers
 from jsonrpc_fast.handlers.awaiting import discard
 from jsonrpc_fast.session import Call, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Outcome
-from jsonrpc_fast.session.budget import ResponsePolicy
 from jsonrpc_fast.session.driver import Driver
 from jsonrpc_fast.session.engine import Engine
-from jsonrpc_fast.session.room import Bounds
+from jsonrpc_fast.session.options import ResponsePolicy, Rules
 from jsonrpc_fast.session.running import Run, running
 
 from .judge import Judge
@@ -119,26 +118,24 @@ class End(Driver):
         self.convention = link.convention
         self.response_policy = random.choice(POLICIES)
         is_small = link.is_tough or random.random() < 0.5
-        self.bounds = Bounds(
-            max_handlers=random.choice((1, 1, 2)) if is_small else 256,
-            max_inbox=random.choice((0, 1, 2, 3, 50)) if is_small else 32768,
-            inbox_bytes=random.choice((0, 400, 2000, 10**6)) if is_small else 10**6,
-            response_bytes=random.choice((0, 30, 200, 10**6)) if is_small else 10**6,
-            group=link.group if random.random() < 0.7 else None,
-        )
+        bounds: dict[str, Any] = {
+            "max_handlers": random.choice((1, 1, 2)) if is_small else 256,
+            "max_inbox": random.choice((0, 1, 2, 3, 50)) if is_small else 32768,
+            "inbox_bytes": random.choice((0, 400, 2000, 10**6)) if is_small else 10**6,
+            "response_bytes": random.choice((0, 30, 200, 10**6)) if is_small else 10**6,
+            "group": link.group if random.random() < 0.7 else None,
+        }
         self._hooks = _Traced(self) if random.random() < 0.3 else None
         self.is_traced = self._hooks is not None
-        self.engine = Engine(
-            self,
-            _Handlers(),
-            clock=world.clock,
+        self.rules = Rules(
+            **bounds,
             hooks=self._hooks or self,
-            bounds=self.bounds,
             convention=self.convention,
             response_policy=self.response_policy,
             id_factory=None if random.random() < 0.7 else self._next_id,
             max_calls=random.choice((1, 2, 5)) if random.random() < 0.2 else 4096,
         )
+        self.engine = Engine(self, _Handlers(), self.rules)
         self.judge = Judge(self)
         self.in_flight: dict[Call, Plan] = {}
         self.settled_calls: list[Call] = []
@@ -169,6 +166,9 @@ class End(Driver):
             self.world.log(self.name, what % values)
 
     # The driver.
+
+    def time(self) -> float:
+        return self.world.clock()
 
     @property
     def unwritten_bytes(self) -> int:
@@ -314,7 +314,7 @@ class End(Driver):
     def receive(self, data: bytes) -> None:
         if not self._is_discarding:
             read: list[Any] = self._decoder.feed(data)
-            if self._looks_ahead and self.engine.look_ahead is not None:
+            if self._looks_ahead:
                 self.judge.read_together(read)
                 self.engine.look_ahead(read)
             self._read += read
@@ -414,7 +414,7 @@ class End(Driver):
         elif step == "progress":
             run = running()
             if run is not None and run.request is not None:
-                self.engine.send(self.engine.requests.progress(run.request, {"progress": 1}), None)
+                self.engine.send(self.engine.progress(run.request, {"progress": 1}), None)
 
     async def _call_and_wait(self, plan: Plan) -> None:
         run = running()
@@ -540,8 +540,8 @@ class End(Driver):
         if self.engine.has_read_a_request and not self._is_closing:
             self.engine.send(self.engine.goodbye(), None)
         run = running()
-        if run is not None and run.owner is self.engine.inbox:
-            self.engine.inbox.spare(run)
+        if run is not None and run.owner is self.engine:
+            self.engine.spare(run)
         self._begin_closing(self.world.random.choice(GRACES))
 
     def end_stream(self) -> None:
@@ -557,7 +557,7 @@ class End(Driver):
         self._is_closing = True
         if grace is not None:
             self.world.at(self.world.now + grace, self._finish)
-        if self.engine.inbox.has_served:
+        if self.engine.has_served:
             self.idle()
 
     def _finish(self) -> None:
@@ -568,14 +568,14 @@ class End(Driver):
         self._has_finished = self.has_stopped = True
         self.engine.finish_batch()
         self.engine.lose_calls()
-        self.engine.inbox.cancel()
+        self.engine.cancel_all()
         self._end_when_cancelled(self.world.now + CANCEL_SECONDS)
 
     def _end_when_cancelled(self, deadline: float) -> None:
-        if self.engine.inbox.runs and self.world.now < deadline and not self.is_lost:
+        if self.engine.runs and self.world.now < deadline and not self.is_lost:
             self.world.at(self.world.now + 0.2, self._end_when_cancelled, deadline)
             return
-        self.engine.inbox.count_dropped()
+        self.engine.count_dropped()
         self._is_discarding = True
         self.set_reading(True)
         self.wire.end()

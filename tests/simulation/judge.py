@@ -121,7 +121,7 @@ class Judge:
         if isinstance(item, Notification):
             if isinstance(item.params, dict) and "n" in item.params:
                 self._plan_of(item).arrival = self._arrivals
-                if engine.inbox.is_draining:
+                if engine.is_draining:
                     self._late_notifications += 1
                 else:
                     self._notifications += item.method != "unknown"
@@ -174,7 +174,7 @@ class Judge:
     def _read_cancellation(self, notice: Cancellation) -> None:
         engine, convention = self._end.engine, self._end.convention
         engine.finish_batch()  # what is before it has been received by then
-        request = engine.requests.find(notice.id)
+        request = engine.find_request(notice.id)
         if request is None or request.is_cancelled or request.method in convention.never_cancelled:
             return
         self._plan_of(request).is_cancelled = True
@@ -193,7 +193,7 @@ class Judge:
         message: Any = decode(data)
         if not data.endswith(b"\n"):
             self._fail(f"a line without an end: {data!r}")
-        is_blocked = self._end.unwritten_before > self._end.bounds.response_bytes
+        is_blocked = self._end.unwritten_before > self._end.rules.response_bytes
         if isinstance(message, Response):
             self._wrote_response(message, False)
             is_refusal = message.error is not None and message.error.code in REFUSALS
@@ -283,7 +283,7 @@ class Judge:
         self._last_invoked = plan.arrival
         self._invoked_notifications += not plan.is_request
         unwritten = len(self._end.wire.unwritten) - self._around_bytes
-        if unwritten > self._end.bounds.response_bytes and not self._may_invoke_one:
+        if unwritten > self._end.rules.response_bytes and not self._may_invoke_one:
             self._fail(f"{plan} is served while the peer does not read")
         self._may_invoke_one = False
 
@@ -295,8 +295,8 @@ class Judge:
         if plan.arrival <= self._last_started:
             self._fail(f"{plan} gets its slot after what came later")
         self._last_started = plan.arrival
-        bounds = self._end.bounds
-        running = sum(run.state is RunState.RUNNING for run in self._end.engine.inbox.runs)
+        bounds = self._end.rules
+        running = sum(run.state is RunState.RUNNING for run in self._end.engine.runs)
         if run.state is RunState.RUNNING and running > bounds.max_handlers:
             self._fail(f"{running} handlers run")
         if bounds.group is not None and bounds.group.running > self._end.link.group_handlers:
@@ -309,9 +309,9 @@ class Judge:
     def refused_for_room(self) -> None:
         """Note that the engine refuses a message because there is no room."""
         self._refusals_for_room += 1
-        bounds, inbox = self._end.bounds, self._end.engine.inbox
-        states = [run.state for run in inbox.runs]
-        waiting = inbox.items + states.count(RunState.WAITING)
+        bounds, engine = self._end.rules, self._end.engine
+        states = [run.state for run in engine.runs]
+        waiting = len(engine.queue) + states.count(RunState.WAITING)
         most = max(waiting, states.count(RunState.ALONGSIDE))
         if bounds.group is None and bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
             self._fail(f"there is room: {most} messages wait")
@@ -327,18 +327,18 @@ class Judge:
 
     def check(self) -> None:
         end = self._end
-        engine, bounds = end.engine, end.bounds
-        inbox = engine.inbox
-        deadline = inbox.reading.deadline
+        engine, bounds = end.engine, end.rules
+        deadline = engine.deadline
         for call in end.in_flight:
             if (expires := self.deadline_of(call)) < deadline:
                 deadline = expires
         if deadline + CLOCK_SECONDS < end.wakes_at and not end.is_lost:
             self._fail(f"no timer for a deadline at {deadline}")
-        waiting = inbox.items
-        for run in inbox.runs:
-            waiting += run.state is RunState.WAITING
-        if end.is_reading and not inbox.items:
+        states = [run.state for run in engine.runs]
+        running, waiting = states.count(RunState.RUNNING), len(engine.queue) + states.count(RunState.WAITING)
+        if (engine.running, engine.waiting) != (running, waiting):
+            self._fail(f"{running} handlers run and {waiting} messages wait: {engine.running} and {engine.waiting}")
+        if end.is_reading and not engine.queue:
             self._unread_items = 0
         # All handlers that run may begin to wait when the queue is already full; and one more is held when reading
         # pauses.
@@ -346,17 +346,17 @@ class Judge:
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")
         is_resting = not end.is_reading and not end.is_lost and end.extra_room <= SMALL_BATCH
-        if is_resting and inbox.reading.deadline == inf and not end.has_stopped:
+        if is_resting and engine.deadline == inf and not end.has_stopped:
             self._fail("nothing is read, without a limit")
-        kept = inbox.kept_bytes()
-        if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:
-            self._fail(f"{kept} bytes are kept of {inbox.items} messages and {len(inbox.runs)} handlers")
+        kept = engine.kept_bytes()
+        if (kept > 0) != bool(engine.queue or engine.runs) or kept < 0:
+            self._fail(f"{kept} bytes are kept of {len(engine.queue)} messages and {len(engine.runs)} handlers")
         has_refused_too_much = self._has_refused and self._refused_bytes > REFUSAL_FACTOR * bounds.response_bytes
         self._has_refused = False
         if has_refused_too_much and end.is_reading and not end.is_lost and not end.has_stopped:
             self._fail(f"{self._refused_bytes} bytes of refusals for a peer that does not read, and reading goes on")
-        if engine.inbox.is_draining:
-            has_served = inbox.has_served
+        if engine.is_draining:
+            has_served = engine.has_served
             is_news = has_served and not self._had_served
             if is_news and not end.is_idle_told and not end.has_stopped and not end.is_lost:
                 self._fail("all is served, and nobody is told")
@@ -366,23 +366,21 @@ class Judge:
 
     def count(self) -> tuple[int, int]:
         """Return how many handlers have a slot, and how many messages the group must count as waiting."""
-        inbox = self._end.engine.inbox
-        states = [run.state for run in inbox.runs]
-        running = states.count(RunState.RUNNING)
-        return running, inbox.items + len(states) - running
+        engine = self._end.engine
+        return engine.running, engine.waiting + engine.alongside
 
     # The end.
 
     def check_settled(self) -> None:
         """Check an end whose peer has read everything, and whose handlers have ended."""
         end = self._end
-        engine, inbox = end.engine, end.engine.inbox
+        engine = end.engine
         if end.in_flight or len(engine.calls):
             self._fail(f"calls are in flight for ever: {end.in_flight}")
-        if inbox.runs or inbox.items or len(engine.requests.serving):
-            self._fail(f"requests are served for ever: {inbox.runs}, {inbox.items}, {engine.requests.serving}")
-        if inbox.kept_bytes():
-            self._fail(f"{inbox.kept_bytes()} bytes are kept of nothing")
+        if engine.runs or engine.queue or engine.requests:
+            self._fail(f"requests are served for ever: {engine.runs}, {engine.queue}, {engine.requests}")
+        if engine.kept_bytes():
+            self._fail(f"{engine.kept_bytes()} bytes are kept of nothing")
         if end.is_lost:
             return
         if not engine.is_idle:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from jsonrpc_fast import Decoder, Notification, RpcError
 from jsonrpc_fast.handlers import Handler, Handlers
-from jsonrpc_fast.session import Call, InboundRequest
+from jsonrpc_fast.session import Call, Driver, InboundRequest, Rules
 from jsonrpc_fast.session.engine import Engine
 from jsonrpc_fast.session.running import Run
 
@@ -51,7 +50,7 @@ class _Task:
         self._end.steps.append(Cancelled(self._request))
 
 
-class End:
+class End(Driver):
     """One side of a connection: an engine, with this object as its driver and its hooks.
 
     Attributes:
@@ -63,18 +62,22 @@ class End:
         is_idle: Whether the engine has reported that all requests are served.
     """
 
+    unwritten_bytes: int = 0  # type: ignore[assignment]
+
     def __init__(self, *, decoder: Decoder | None = None, handlers: Handlers | None = None, **options: Any) -> None:
         self.steps: list[Any] = []
         self.now = 0.0
-        self.unwritten_bytes = 0
         self.is_reading = True
         self.is_idle = False
         self._decoder = decoder or Decoder()
-        self.engine: Engine = Engine(self, handlers or AnyMethod(), clock=lambda: self.now, hooks=self, **options)
+        self.engine: Engine = Engine(self, handlers or AnyMethod(), Rules(hooks=self, **options))
         self.calls = self.engine.calls
-        self.serving = self.engine.requests.serving
+        self.serving = self.engine.requests
 
     # The driver.
+
+    def time(self) -> float:
+        return self.now
 
     def write(self, data: bytes) -> None:
         if self.steps and isinstance(self.steps[-1], Fault) and not self.steps[-1].response:
@@ -86,7 +89,7 @@ class End:
         run.task = _Task(self, run.request)
         if run.request is None:
             self.steps.append(run.item)
-            self.engine.inbox.succeeded(run, None)
+            self.engine.succeeded(run, None)
         else:
             self.steps.append(run.request)
 
@@ -168,22 +171,22 @@ class End:
     def answer(self, request: InboundRequest, result: Any) -> bytes:
         """Let the handler of a request return, and return what is sent."""
         if request.run is not None:
-            self.engine.inbox.succeeded(request.run, result)
+            self.engine.succeeded(request.run, result)
         return self._sent()
 
     def refuse(self, request: InboundRequest, code: int, message: str) -> bytes:
         """Let the handler of a request raise an RpcError, and return what is sent."""
         if request.run is not None:
-            self.engine.inbox.failed(request.run, RpcError(code, message), False)
+            self.engine.failed(request.run, RpcError(code, message))
         return self._sent()
 
     def respond_cancelled(self, request: InboundRequest) -> bytes:
         """Let the handler of a cancelled request end, and return what is sent."""
-        self.engine.inbox.failed(request.run, asyncio.CancelledError(), True)
+        self.engine.cancelled(request.run)
         return self._sent()
 
     def report_progress(self, request: InboundRequest, value: Any) -> bytes:
-        return self.engine.requests.progress(request, value)
+        return self.engine.progress(request, value)
 
     def _sent(self) -> bytes:
         return b"".join(

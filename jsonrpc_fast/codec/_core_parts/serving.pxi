@@ -66,74 +66,65 @@ def serve_plain(data, find, bint raw, profile=JSONRPC, bint delimited=True):
 
 
 @cython.binding(False)
-@cython.final
 @cython.auto_pickle(False)
 cdef class PlainServer:
     """`_serving.PlainServer`"""
 
     cdef public object find
+    cdef public object context
+    cdef public dict requests
+    cdef public dict runs
+    cdef public Py_ssize_t credit
     cdef public object last_read
-    cdef public object loop
     cdef public object make_task
-    cdef public Py_ssize_t room
-    cdef dict serving
-    cdef dict runs
+    cdef public object loop
     cdef object encode  # None: `encode_result`
-    cdef object context
     cdef object current
-    cdef object receive_other
-    cdef object owner
+    cdef bint asks
 
-    def __init__(self, find, dict serving not None, dict runs, encode, context, current, receive, owner):
+    def __init__(self, find, encode, context, current, bint asks):
         self.find = find
-        self.last_read = UNSET
-        self.room = 0
-        self.serving = serving
-        self.runs = runs
-        self.encode = None if encode is encode_result else encode
         self.context = context
+        self.requests = {}
+        self.runs = {}
+        self.credit = 0
+        self.last_read = UNSET
+        self.encode = None if encode is encode_result else encode
         self.current = current
-        self.receive_other = receive
-        self.owner = owner
+        self.asks = asks
 
-    def close(self):
-        """`_serving.PlainServer.close`"""
-        self.room = 0
-        self.receive_other = self.owner = None
-
-    def receive(self, message, destination=None):
-        """`_serving.PlainServer.receive`"""
+    def serve(self, message, destination=None):
+        """`_serving.PlainServer.serve`"""
         handler = function = None
-        if self.room > 0 and destination is None and type(message) is Request:
-            if PyDict_Size(self.serving) == 0 or not self.is_in_flight((<Request>message).id):
+        if self.credit > 0 and destination is None and type(message) is Request:
+            if PyDict_Size(self.requests) == 0 or not self.is_in_flight((<Request>message).id):
                 handler = self.find((<Request>message).method)
                 if handler is not None:
                     function = handler.plain
         if handler is None or (function is None and handler.wants_context):
-            return None if self.receive_other is None else self.receive_other(message, destination)
+            return self.receive_other(message, destination)
         self.last_read = (<Request>message).id
         context = PyContext_Copy(self.context)
         PyContext_Enter(context)
         try:
-            return self.serve(<Request>message, handler, function, context)
+            return self.serve_in(<Request>message, handler, function, context)
         finally:
             PyContext_Exit(context)
 
-    cdef object serve(self, Request message, handler, function, context):
+    cdef object serve_in(self, Request message, handler, function, context):
         cdef ServedCoroutine served
         result = failure = None
-        owner = self.owner  # the function may close this object
         try:
             result = call_handler(handler, function, payload_in(message.stored))
         except BaseException as error:
             failure = error
         if failure is None:
             if is_awaitable(result):
-                if not self.may_start(result, owner):
-                    owner.begin(message, result, context)
+                if not self.starts_at_once(result):
+                    self.begin(message, result, context)
                     return None
                 served = ServedCoroutine.__new__(ServedCoroutine)
-                served.owner = owner
+                served.owner = self
                 served.work = result
                 served.message = message
                 served.context = context
@@ -148,19 +139,19 @@ cdef class PlainServer:
             except HANDLER_FAILURES:
                 pass
             else:
-                self.room -= len(text)
+                self.credit -= len(text)
                 return text
-        owner.conclude(message, handler, result, failure)
+        self.conclude(message, handler, result, failure)
         if isinstance(failure, KeyboardInterrupt):
             raise failure
 
     cdef bint is_in_flight(self, id) except -1:
-        return not (PyLong_CheckExact(id) or PyUnicode_CheckExact(id)) or id in self.serving
+        return not (PyLong_CheckExact(id) or PyUnicode_CheckExact(id)) or id in self.requests
 
-    cdef bint may_start(self, work, owner) except -1:
+    cdef bint starts_at_once(self, work) except -1:
         if self.make_task is None or type(work) is not CoroutineType:
             return False
-        return (self.runs is not None and PyDict_Size(self.runs) == 0) or owner.may_start()
+        return (not self.asks and PyDict_Size(self.runs) == 0) or self.may_start()
 
 
 @cython.binding(False)

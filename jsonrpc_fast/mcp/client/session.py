@@ -81,11 +81,11 @@ class ClientSession(McpSession):
 
     def report(self, error: BaseException) -> None:
         """Report an exception of one of the caller's functions."""
-        self._engine.hooks.fault(error)
+        self._engine.rules.hooks.fault(error)
 
     def report_server(self, fault: Exception) -> None:
         """Report a fault of the server that no call raises."""
-        self._engine.hooks.peer_fault(fault)
+        self._engine.rules.hooks.peer_fault(fault)
 
     async def shake_hands(self, step: Step, deadline: float = inf) -> None:
         """Perform the handshake.

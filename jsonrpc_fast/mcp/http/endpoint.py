@@ -31,7 +31,7 @@ from ...http.requests import (
     read_body,
     refusal_response,
 )
-from ...session import SessionOptions, check_options
+from ...session import Rules, SessionOptions
 from ...support import check_seconds, logger_of
 from ...types import Unset
 from ..protocol.meta import member_of
@@ -79,7 +79,7 @@ class McpEndpoint:
         self._settings = settings = HttpSettings(**options)
         # A malformed item of a batch gets a response: over HTTP no program prints by mistake.
         session_options = {"response_policy": "always", **(session_options or {})}
-        check_options(**session_options)
+        Rules(**session_options)
         self._server = server
         self._profile = server.profile
         # A framework may remove the path at which an application is mounted, leaving "" or "/", or keep it.

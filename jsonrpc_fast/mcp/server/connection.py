@@ -161,7 +161,7 @@ class ServerConnection(FrontSession):
             result = self._methods.run_tool(tool, params, None, message.id, revision, complete)
             return complete(result) if type(result) is dict else result
 
-        return self._engine.inbox.serve_at_once(message, call)
+        return self._engine.serve_at_once(message, call)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         # First, even if no function is registered: `notifications/initialized` opens the session.

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Unpack
 
 from ...profile import Profile
-from ...session import SessionOptions, check_options
+from ...session import Rules, SessionOptions
 from ...support import on_failure
 from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
 from ..protocol.versions import DEFAULT_VERSIONS
@@ -183,7 +183,7 @@ class Served(ConnectionFactory):
         }
         transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
         # Checked here, before the process takes over its stdin and stdout.
-        check_options(**session_options)
+        Rules(**session_options)
 
         async def serve(transport: Transport) -> None:
             async with self.lifespan:

@@ -42,7 +42,7 @@ class ClientConnection:
             subject: The sender: see `Context.subject`.
 
         Returns:
-            See `Inbox.serve_at_once`.
+            See `Serving.serve_at_once`.
         """
         return None
 
@@ -104,7 +104,7 @@ class FrontSession(McpSession, ClientConnection):
         self.log_level: str = DEFAULT_LOG_LEVEL
 
     async def finish(self, run: Run, destination: Destination) -> None:
-        self._engine.inbox.keep(run, destination)
+        self._engine.keep(run, destination)
         await self._driver.finish(run)
 
     async def run(self) -> None:

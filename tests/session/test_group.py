@@ -1,4 +1,4 @@
-"""The account of an inbox is exact, and one message always has room; the sessions of a group share slots in turn."""
+"""The sessions of a group share bounds, and slots in turn; one message of each always has room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import Session, SessionContext, SessionGroup
-from jsonrpc_fast.session.room import Account, Bounds, Room
 
 from ..support.session_pairs import sessions
 from ..support.tables import rows
@@ -31,50 +30,13 @@ pytestmark = pytest.mark.usefixtures("each_loop")
         ([1, 1, 1], 1, False),
     ],
 )
-def test_an_account_is_bounded(kept: list[int], size: int, has_room: bool) -> None:
-    account = Account(3, 100)
+def test_a_group_is_bounded(kept: list[int], size: int, has_room: bool) -> None:
+    group = SessionGroup(max_inbox=3, inbox_bytes=100)
     for each in kept:
-        assert account.has_room(each)
-        account.keep(each)
-    assert account.has_room(size) is has_room
-    assert (account.items, account.size) == (len(kept), sum(kept))
-
-
-@rows(
-    ("others", "kept", "size", "has_room"),
-    [
-        ([], [50], 50, True),
-        ([90], [], 50, True),
-        ([90], [1], 10, False),
-        ([50], [1], 49, True),
-        ([0, 0], [0], 0, False),
-    ],
-)
-def test_an_account_of_a_full_group_keeps_one_message(
-    others: list[int], kept: list[int], size: int, has_room: bool
-) -> None:
-    shared = Account(3, 100)
-    other, account = Account(9, 900, shared), Account(9, 900, shared)
-    for each in others:
-        other.keep(each)
-    for each in kept:
-        account.keep(each)
-    assert account.has_room(size) is has_room
-    for each in kept:
-        account.drop(each)
-    assert (shared.items, shared.size, account.items) == (len(others), sum(others), 0)
-
-
-def test_an_overload_ends_when_half_of_the_room_is_free() -> None:
-    room = Room(Bounds(max_inbox=4))
-    room.is_overloaded = True
-    for _ in range(4):
-        room.waiting.keep(0)
-    seen = []
-    for _ in range(3):
-        seen.append((room.has_room(0), room.is_overloaded))
-        room.waiting.drop(0)
-    assert seen == [(False, True), (True, True), (True, False)]
+        assert group.has_room(each)
+        group.keep(1, each)
+    assert group.has_room(size) is has_room
+    assert (group.waiting, group.waiting_bytes) == (len(kept), sum(kept))
 
 
 class Work:
