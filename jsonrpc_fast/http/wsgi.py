@@ -8,14 +8,13 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
 from ..handlers import is_awaitable
 from ..support import check_type
-from ..types import UNSET
 from .base import BaseEndpoint, HttpHeaders, checked_headers, joined, may_be_local
 from .requests import HttpResponse, Refusal, check_body, is_loopback, refusal_response
 
@@ -47,31 +46,21 @@ class WsgiEndpoint(BaseEndpoint):
         Raises:
             TypeError: `environ` lacks a variable that PEP 3333 requires, or has one of the wrong type.
         """
-        status, fields, body = self._serve_post(environ, environ, partial(self._read, environ))
+        _check_environ(environ)
+        names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
+        # PEP 3333: each character of a string in the environment is one byte.
+        found = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
+        # Some servers do not provide the address that they listen on.
+        is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
+        peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
+        # Otherwise the server has not decoded the chunks.
+        is_readable = "HTTP_TRANSFER_ENCODING" not in environ or environ.get("wsgi.input_terminated")
+        read = partial(self._read, environ) if is_readable else _unread
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
+        status, fields, body = self._serve(method, path, found, is_local, environ, peer, read)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
         start_response(f"{status} {_phrase(status)}", headers)
         return [body]
-
-    def serve_view(
-        self, environ: dict[str, Any], body: bytes | Callable[[], bytes], *, request: Any = UNSET
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Serve a request in a view of a framework.
-
-        Args:
-            environ: The WSGI environment. Its `wsgi.input` is not read: the framework may already have read it, and
-                some servers would wait for a second body.
-            body: The body, or a function that reads it, called after the headers have been checked.
-            request: The framework's request; by default `environ`. Functions get it as `RequestContext.context`, unless
-                the hook `context` replaces it.
-
-        Returns:
-            The status, the headers and the body of the response. The values of a repeated header are joined with a
-            comma.
-
-        Raises:
-            TypeError: The body is not bytes, or `environ` lacks a variable that PEP 3333 requires.
-        """
-        return joined(self._serve_post(environ, environ if request is UNSET else request, partial(_given_body, body)))
 
     def serve(
         self,
@@ -83,7 +72,7 @@ class WsgiEndpoint(BaseEndpoint):
         request: Any = None,
         path: str = "",
     ) -> tuple[int, dict[str, str], bytes]:
-        """Serve a request that any framework has received, without WSGI; see `Endpoint.serve`."""
+        """Serve a request that any framework has received, as in a view of Flask or Django; see `Endpoint.serve`."""
         try:
             found = checked_headers(headers)
         except Refusal as refusal:
@@ -91,33 +80,20 @@ class WsgiEndpoint(BaseEndpoint):
         read = partial(_given_body, body)
         return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
 
-    def _serve_post(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
-        _check_environ(environ)
-        names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
-        # PEP 3333: each character of a string in the environment is one byte.
-        headers = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
-        for name in (b"content-type", b"content-length"):
-            if not headers.get(name):  # PEP 3333 allows an empty string for a missing header
-                headers.pop(name, None)
-        # Some servers do not provide the address that they listen on.
-        is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
-        peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
-        path = environ.get("PATH_INFO", "")
-        if "HTTP_TRANSFER_ENCODING" in environ and not environ.get("wsgi.input_terminated"):
-            read = _unread  # the server has not decoded the chunks
-        return self._serve(environ["REQUEST_METHOD"], path, headers, is_local, request, peer, read)
-
     def _serve(
         self,
         method: str,
         path: str,
-        headers: Mapping[bytes, bytes],
+        headers: dict[bytes, bytes],
         is_local: bool,
         request: Any,
         peer: Any,
         read: Callable[[int | None], bytes],
     ) -> HttpResponse:
         """Serve a request. `read` returns the body; it gets the declared length."""
+        for name in (b"content-type", b"content-length"):
+            if not headers.get(name):  # PEP 3333 allows an empty string for a missing header
+                headers.pop(name, None)
         try:
             if method != "POST":
                 return self._respond_to_other_method(method, path, headers, is_local)
