@@ -96,11 +96,13 @@ def run_http(
         by default, after everything else has ended.
 
     Raises:
-        TypeError: `grace_seconds` is not a number.
+        TypeError: `app` is not an application, or `grace_seconds` not a number.
         ValueError: `grace_seconds` is negative, infinite or NaN.
         ImportError: uvicorn is not installed.
     """
     check_seconds("grace_seconds", grace_seconds, may_be_none=False)
+    if not callable(app):
+        raise TypeError(f"app must be an ASGI application, such as McpEndpoint(server), not {type(app).__name__}")
     try:
         import uvicorn
     except ImportError as error:

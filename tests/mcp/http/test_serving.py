@@ -179,3 +179,8 @@ def test_the_start_says_what_is_open_to_whom(
         assert run_http(app, host, taken.getsockname()[1]) in (1, 3)
     messages = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.mcp"]
     assert messages == ([] if said is None else [said])
+
+
+def test_a_server_is_no_application() -> None:
+    with pytest.raises(TypeError, match=r"such as McpEndpoint\(server\), not Server$"):
+        run_http(Server("s", "1"))
