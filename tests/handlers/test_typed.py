@@ -15,7 +15,6 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, NotRequired
 
 import msgspec
-import orjson
 import pydantic
 import pytest
 from typing_extensions import TypedDict
@@ -474,7 +473,7 @@ async def test_every_way_reads_the_params_of_a_typed_method_from_the_text() -> N
         "prepared after": handlers.prepare().serve(text, None, None),
         "child": child.dispatch(text),
         "child made after": handlers.child().dispatch(text),
-        "options": handlers.dispatch(text, option=orjson.OPT_SORT_KEYS),
+        "options": handlers.dispatch(text, default=str),
         "async": await handlers.dispatch_async(text),
         "Endpoint": (
             await Endpoint(handlers).serve(

@@ -30,6 +30,8 @@ from jsonrpc_fast.mcp.server.server import Server
 from ...support.mcp_conversation import converse
 from ...support.tables import rows
 
+NEW_PYDANTIC = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 14)
+
 
 @dataclass
 class Point:
@@ -254,7 +256,8 @@ def test_a_constraint_that_its_type_does_not_support_is_refused(annotation: Any,
         (Annotated[Literal[1, 2], Field(ge=2)], 2, 1),
         (Annotated[str, AfterValidator(str), Field(min_length=1)], "a", ""),
         (Annotated[str, AfterValidator(int), Field(ge=1)], "1", "0"),
-        (Annotated[bytes, Field(pattern="a")], "a", "b"),
+        # An older pydantic itself ignores it.
+        *([(Annotated[bytes, Field(pattern="a")], "a", "b")] if NEW_PYDANTIC else []),
         (Annotated[Decimal, Field(ge=1, max_digits=3)], "1.5", "0.5"),
         (Base64Str, "YWE=", "a"),
         (ByteSize, "1KB", "many"),
