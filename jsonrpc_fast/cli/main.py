@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from .._version import __version__
 from ..framing import FRAMINGS
@@ -54,12 +54,17 @@ class _Command(NamedTuple):
         usage: The forms of its command line after the name, separated by "|"; "" for the one of argparse.
         options: Their names in `_OPTIONS`.
         text: The description in its help, and the exit statuses.
+        module: The module that runs it; "" for the one of its name.
+        takes: What may follow after "--": "server", the command of a server in place of a TARGET; "program", any
+            command; "", nothing.
     """
 
     about: str
     usage: str
     options: str
     text: str
+    module: str = ""
+    takes: Literal["server", "program", ""] = ""
 
 
 _CALL_STATUS: Final = """
@@ -107,6 +112,8 @@ JSON is that value: n=3 is a number, name=Ada and id='"3"' are strings.
 With --mcp, METHOD is the name of a tool, or a method such as resources/read.
 """
         + _CALL_STATUS,
+        module="call",
+        takes="server",
     ),
     "list": _Command(
         "list what a server offers",
@@ -118,6 +125,8 @@ List what a server offers: the methods that it describes by rpc.discover
 are those of `call`.
 """
         + _CALL_STATUS.replace(", or the notification was sent", "").replace(", or the tool's result is an error", ""),
+        module="call",
+        takes="server",
     ),
     "stubs": _Command(
         "write the typed interface of a server",
@@ -136,6 +145,8 @@ exit status:
        OpenRPC document, or the output cannot be written
   1, 3, 4, 126 to 143: as in `call`
 """,
+        module="call",
+        takes="server",
     ),
     "replay": _Command(
         "send a recording to a server, and compare",
@@ -155,6 +166,8 @@ exit status:
        send, or an extra is not installed
   3, 4, 126 to 143: as in `call`
 """,
+        module="call",
+        takes="server",
     ),
     "run": _Command(
         "run a program of another library on this codec",
@@ -262,6 +275,7 @@ exit status:
   127  the server's command is not found
   130  interrupted, with --listen or --http
 """,
+        takes="program",
     ),
     "serve": _Command(
         "serve a folder of templates over MCP",
@@ -274,6 +288,7 @@ arguments are the variables of the template, and a resource. Clients are
 notified when files change. Templates cannot read files outside the folder.
 """
         + _SERVED_STATUS,
+        module="serving",
     ),
     "relay": _Command(
         "connect an MCP client and a server over other transports",
@@ -288,6 +303,8 @@ each client has its own process. It is a gateway of one server, whose tools
 keep their names.
 """
         + _SERVED_STATUS,
+        module="serving",
+        takes="program",
     ),
     "gateway": _Command(
         "serve many MCP servers as one",
@@ -307,6 +324,7 @@ With --status: start each server once, and print whether it responds and what it
 offers. The exit status is 1 if one does not respond.
 """
         + _SERVED_STATUS,
+        module="serving",
     ),
     "install": _Command(
         "add an MCP server to an editor or another host",
@@ -323,6 +341,7 @@ exit status:
   2    the command line is wrong, the server is not found, or the file cannot be
        read as JSON or cannot be written
 """,
+        takes="program",
     ),
     "info": _Command(
         "show versions, backend and profiles",
@@ -407,7 +426,8 @@ def _run(arguments: list[str]) -> int:
         argcomplete.autocomplete(parser)
     # Split here, because argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
-    if arguments[:1] and arguments[0] in _WITH_PROGRAM and "--" in arguments:
+    named = _COMMANDS.get(arguments[0]) if arguments else None
+    if named is not None and named.takes and "--" in arguments:
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
@@ -416,7 +436,7 @@ def _run(arguments: list[str]) -> int:
             options.parser.error("expected PROGRAM, or -m MODULE")
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
-        if options.command in _CALLING:
+        if named is not None and named.takes == "server":
             # argparse takes only the words before the first option, or only those after it.
             options.words += [word for word in unknown if not word.startswith("-")]
             unknown = [word for word in unknown if word.startswith("-")]
@@ -429,7 +449,7 @@ def _run(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return FAILURE
     options.program = program
-    module = _MODULES.get(options.command, options.command)
+    module = _COMMANDS[options.command].module or options.command
     if options.command == "tap" and options.http is not None:
         module = "tap_http"
     elif options.command == "tap" and options.listen is not None:
@@ -503,17 +523,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="jsonrpc-fast", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    for name, (about, usage, options, text) in _COMMANDS.items():
-        text, heading, status = text.partition("\nexit status:\n")
-        forms = [form for form in usage.split("|") if form]
-        if name in _CALLING:
-            forms = [f"[options] {usage}", f"[options] {_PLACE.sub('', f'{usage} ')}-- COMMAND ..."]
+    for name, row in _COMMANDS.items():
+        text, heading, status = row.text.partition("\nexit status:\n")
+        forms = [form for form in row.usage.split("|") if form]
+        if row.takes == "server":
+            without = re.sub("(?:TARGET|SOURCE) ?", "", f"{row.usage} ")
+            forms = [f"[options] {row.usage}", f"[options] {without}-- COMMAND ..."]
         usages = "\n       ".join(f"%(prog)s {form}" for form in forms) or None
         command = commands.add_parser(
-            name, help=about, description=text, epilog=heading + status, usage=usages, formatter_class=layout
+            name, help=row.about, description=text, epilog=heading + status, usage=usages, formatter_class=layout
         )
         command.set_defaults(parser=command, **_DEFAULTS)
-        for option in options.split():
+        for option in row.options.split():
             command.add_argument(*option.rpartition(":")[2].split(","), **_OPTIONS[option])
     return parser
 
@@ -557,16 +578,12 @@ def _framing(default: str | None) -> dict[str, Any]:
     return {"choices": FRAMINGS, "default": default, "metavar": "NAME", "help": text}
 
 
-_CALLING: Final = ("call", "list", "stubs", "replay")
-_MODULES: Final = {**dict.fromkeys(_CALLING, "call"), **dict.fromkeys(("serve", "relay", "gateway"), "serving")}
 _DEFAULTS: Final = {
     **dict.fromkeys(("lsp", "notify", "follow", "mcp"), False),
     "allow_host": None,
     "allow_origin": None,
 }
 """The values of options that only some of the commands of a module have, for the others."""
-_WITH_PROGRAM: Final = (*_CALLING, "tap", "relay", "install")
-_PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "words": {"nargs": "*", "metavar": "WORD", "help": argparse.SUPPRESS},
     "files": {"nargs": "*", "metavar": "FILE", "help": "a file to read; - or no file means standard input"},

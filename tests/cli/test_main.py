@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from jsonrpc_fast.codec._json import ORJSON_FAULT, ORJSON_VERSION
 from jsonrpc_fast.framing import FRAMINGS
 
 from ..support.command_line import SECONDS, environment, posix, run
+from ..support.places import ROOT
 from ..support.tables import rows
 
 
@@ -282,3 +285,12 @@ def test_completion(tmp_path: Path) -> None:
         done = run("info", env=environment(COMP_LINE=line, COMP_POINT=str(len(line)), **settings))
         assert (done.returncode, done.stdout) == (0, "")
         assert set(found.read_text().split()) == expected
+
+
+def test_each_command_is_on_its_page_and_has_a_module() -> None:
+    """The table of commands is the only list: this finds a row that the page, or a module, lacks."""
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    for name, command in cli._COMMANDS.items():
+        assert f"| `jsonrpc-fast {name}" in page, name
+        assert importlib.import_module(f"jsonrpc_fast.cli.{command.module or name}").run, name
+    assert len(re.findall(r"^\| `jsonrpc-fast (\w+)", page, re.MULTILINE)) == len(cli._COMMANDS)

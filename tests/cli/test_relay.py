@@ -274,7 +274,7 @@ def test_a_missing_extra_is_named(missing: str, commands: list[str]) -> None:
     done = subprocess.run(words, capture_output=True, timeout=50, text=True, check=True)
     assert done.stdout.split() == ["2"] * len(commands)
     named = [
-        re.search(r"pip install .jsonrpc_fast\[(mcp-http|mcp-http,mcp-templates|mcp-templates|http,mcp)\]", line)
+        re.search(r"pip install .jsonrpc_fast\[(http|mcp-http|mcp-http,mcp-templates|mcp-templates|http,mcp)\]", line)
         for line in done.stderr.splitlines()
     ]
     assert len(named) == len(commands), done.stderr
