@@ -53,11 +53,13 @@ def tier_of(item: pytest.Item) -> str:
 
 
 def is_measured(config: pytest.Config) -> bool:
-    """Return whether costs mean something: not under a tracer, nor with more examples than a usual run tries, nor where
-    Python itself is slower.
+    """Return whether costs mean something: not of benchmarks, nor under a tracer, nor with more examples than a usual
+    run tries, nor where Python itself is slower.
     """
     is_slowed = sys.gettrace() is not None or "LD_PRELOAD" in os.environ or "COVERAGE_PROCESS_START" in os.environ
-    is_deeper = settings.default.max_examples > 100 or config.getoption("all_loops") or config.getoption("any_cost")
+    is_deeper = settings.default.max_examples > 100 or any(
+        config.getoption(name, False) for name in ("all_loops", "any_cost", "benchmark_only")
+    )
     is_usual = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
     return is_usual and not (is_slowed or is_deeper)
 
