@@ -67,6 +67,10 @@ class Cancellable(Generic[Result]):
         """Whether the coroutine was cancelled. It may still have returned a result."""
         return bool(self._part.cancellations)
 
+    def cancel(self) -> None:
+        """Cancel the coroutine, if it is being awaited."""
+        self._part.cancel()
+
     def __await__(self) -> Generator[Any, Any, Result | None]:
         part = self._part = TaskPart()
         loop = part.task.get_loop()

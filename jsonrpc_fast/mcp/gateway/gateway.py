@@ -24,13 +24,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 from ..._version import __version__
 from ...codec import Notification, Raw, Request
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from ...profile import MCP_2025_11_25, Profile
-from ...session import Destination, SessionContext, SessionOptions, waiting
+from ...session import Destination, SessionOptions, waiting
 from ...support import check_count, check_seconds, check_type
 from ...transports import Transport
 from ...transports.stdio import signal_children
@@ -40,13 +40,12 @@ from ..protocol.capabilities import Implementation, ListChanged, Resources, Serv
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
-from ..protocol.versions import Revision
-from ..server.context import HttpExchange
 from ..server.handshake import RequestRules, ServerHandshake
 from ..server.lifespan import Lifespan
 from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.serving import Served
-from ..server.session import FrontSession
+from ..server.session import FrontSession, HttpExchange
+from ..server.session import Request as ServedRequest
 from ..server.subscriptions import URIS
 from ..server.task_store import TaskStore
 from .catalog import Catalog
@@ -117,6 +116,7 @@ class Gateway(Served):
     """
 
     keeps_raw: ClassVar[bool] = True
+    change_seconds: ClassVar[float] = 0.05
 
     def __init__(
         self,
@@ -170,11 +170,12 @@ class Gateway(Served):
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
         self.places: Places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
-        self.connections: set[GatewayConnection] = set()
+        self.connections: set[Any] = set()
         self.make: partial[Catalog] = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
         self.http_clients: ModernClients = self.modern_clients(is_http=True)
+        self._modern = self.handshake()
         self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients)
         self.tasks: TaskStore = TaskStore()
 
@@ -206,6 +207,85 @@ class Gateway(Served):
         """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""
         return ModernClients(partial(self.make, True), self._info, self._rounds, is_http)
 
+    # Requests of 2026-07-28.
+
+    def capabilities(self) -> ServerCapabilities:
+        return _CAPABILITIES
+
+    def serve(self, params: Any, request: ServedRequest) -> Any:
+        payload = as_raw(params)
+        rules = self._modern.receive_request(request.method, _meta_of(payload))
+        if isinstance(rules, dict):
+            return rules
+        return self.serve_modern(self.http_clients, request.destination, payload, request, rules)
+
+    def serve_modern(
+        self,
+        clients: ModernClients,
+        way: FrontSession | HttpExchange,
+        params: Raw,
+        request: ServedRequest,
+        rules: RequestRules,
+    ) -> Any:
+        """Serve a request. Return an awaitable of its result.
+
+        Args:
+            clients: Those that the client is one of.
+            way: The way to the client.
+            params: The params.
+            request: The request.
+            rules: What the handshake says of it.
+        """
+        method, destination = request.method, request.destination
+        subject = None if destination is None else destination.request.subject
+        client = clients.of(subject, params, rules)
+        call = ModernCall(
+            method, params, rules, subject, partial(_send, way, destination), partial(self._completed, rules, method)
+        )
+        if method in CALLS or method in LIST_METHODS:
+            return client.serve(call)
+        if method == LISTEN_METHOD:
+            return self._listen(way, client, call, request)
+        raise method_not_found()
+
+    def _completed(self, rules: RequestRules, method: str, result: Any) -> Raw:
+        payload = as_raw(result)
+        members = self._modern.complete(rules.revision, method, {})
+        if payload.get(("_meta",)) is not None:
+            # `_meta` belongs to the server's result, so the gateway does not add its own name.
+            del members["_meta"]
+        return with_members(payload, members)
+
+    async def _listen(
+        self, way: FrontSession | HttpExchange, client: ModernClient, call: ModernCall, request: ServedRequest
+    ) -> Raw:
+        """Serve a subscription until it is cancelled or the gateway ends it."""
+        subscriptions = way.subscriptions
+        stream = subscriptions.open(request.id, member(call.params, ("notifications",)), request.destination)
+        client.listeners[stream] = subscriptions.changed_soon
+        # The acknowledgement names only the resources that a server has. The wait for the servers is as long as for a
+        # list.
+        wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
+
+        async def watch(uri: str) -> None:
+            await client.watch(uri, call)
+            wanted[uri] = True
+
+        try:
+            with waiting():
+                await _within(self.places.list_seconds, [asyncio.ensure_future(watch(uri)) for uri in wanted])
+                if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
+                    stream.filter[URIS] = uris
+                acknowledgement = stream.acknowledgement()
+                call.send(acknowledgement.method, acknowledgement.params)
+                await stream.ended.wait()
+            return call.completed({"_meta": stream.meta()})
+        finally:
+            # However the request ends, the servers must stop sending notifications that no client gets.
+            subscriptions.close(stream)
+            del client.listeners[stream]
+            client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
+
     def on_signal(self) -> None:
         # A client gives the gateway 2 seconds to end, which may be too short for the servers to end by themselves.
         super().on_signal()
@@ -225,8 +305,6 @@ class GatewayConnection(FrontSession):
         options: Options of `Session`.
     """
 
-    _change_seconds: ClassVar[float] = 0.05
-
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
         self._gateway = gateway
         self._own = gateway.modern_clients(is_http=False)
@@ -234,7 +312,7 @@ class GatewayConnection(FrontSession):
         # is bounded.
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
-        super().__init__(gateway.handshake(), _CAPABILITIES, transport, options)
+        super().__init__(gateway.handshake(), transport, options, gateway.change_seconds)
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
 
@@ -248,23 +326,16 @@ class GatewayConnection(FrontSession):
                 await self._catalog.close()
             await self._own.aclose()
 
-    def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client, which is one of 2026-07-28."""
-        is_listening = bool(self._subscriptions.streams)
-        return self._catalog is None and not is_listening and not self._changes and self.is_idle
-
     # The client's messages.
 
-    def serve(self, params: Any, context: SessionContext) -> Any:
+    def serve(self, params: Any, context: ServedRequest) -> Any:
         method = context.method
         payload = as_raw(params)
         if context.is_notification:
             self._on_notification(method, payload)
             return None
-        # Only `initialize` needs its params here; of all others `_meta` is decoded.
-        meta = None if method == "initialize" else payload.get(("_meta",))
-        members = payload if method == "initialize" else {} if meta is None else {"_meta": meta.decode()}
-        rules = self._handshake.receive_request(method, members)
+        # Only `initialize` needs its params here.
+        rules = self._handshake.receive_request(method, payload if method == "initialize" else _meta_of(payload))
         if isinstance(rules, dict):
             session = self._handshake.session
             if method == "initialize" and session is not None and session.client_info is not None:
@@ -274,7 +345,7 @@ class GatewayConnection(FrontSession):
                 self._catalog = self._gateway.make(False, info, capabilities, self)
             return rules
         if rules.revision.is_modern:
-            return self._serve_modern(method, payload, context, rules)
+            return self._gateway.serve_modern(self._own, self, payload, context, rules)
         catalog = self._catalog
         assert catalog is not None
         if method in LIST_METHODS:
@@ -306,58 +377,6 @@ class GatewayConnection(FrontSession):
         await _within(self._gateway.places.list_seconds, [asyncio.ensure_future(call) for call in calls])
         return {}
 
-    # Requests of 2026-07-28.
-
-    def _serve_modern(self, method: str, params: Raw, context: SessionContext, rules: RequestRules) -> Any:
-        exchange = cast("HttpExchange | None", context.destination)
-        http = None if exchange is None else exchange.request
-        # Over HTTP the requests of one client may use any number of connections.
-        clients = self._own if http is None else self._gateway.http_clients
-        client = clients.of(None if http is None else http.subject, params, rules)
-        send = partial(self.send, destination=context.destination)
-        completed = partial(self._completed, rules.revision, method)
-        call = ModernCall(method, params, rules, None if http is None else http.subject, send, completed)
-        if method in CALLS or method in LIST_METHODS:
-            return client.serve(call)
-        if method == LISTEN_METHOD:
-            return self._listen(client, call, context)
-        raise method_not_found()
-
-    def _completed(self, revision: Revision, method: str, result: Any) -> Raw:
-        payload = as_raw(result)
-        members = self._handshake.complete(revision, method, {})
-        if payload.get(("_meta",)) is not None:
-            # `_meta` belongs to the server's result, so the gateway does not add its own name.
-            del members["_meta"]
-        return with_members(payload, members)
-
-    async def _listen(self, client: ModernClient, call: ModernCall, context: SessionContext) -> Raw:
-        """Serve a subscription until it is cancelled or the gateway ends it."""
-        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)), context.destination)
-        client.listeners[stream] = self.changed
-        # The acknowledgement names only the resources that a server has. The wait for the servers is as long as for a
-        # list.
-        wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
-
-        async def watch(uri: str) -> None:
-            await client.watch(uri, call)
-            wanted[uri] = True
-
-        try:
-            with waiting():
-                await _within(self._gateway.places.list_seconds, [asyncio.ensure_future(watch(uri)) for uri in wanted])
-                if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
-                    stream.filter[URIS] = uris
-                acknowledgement = stream.acknowledgement()
-                self.send(acknowledgement.method, acknowledgement.params, stream.destination)
-                await stream.ended.wait()
-            return call.completed({"_meta": stream.meta()})
-        finally:
-            # However the request ends, the servers must stop sending notifications that no client gets.
-            self._subscriptions.close(stream)
-            del client.listeners[stream]
-            client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
-
     # The servers' messages to a client with a handshake.
 
     async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
@@ -384,23 +403,28 @@ class GatewayConnection(FrontSession):
             and method in self.revision.server_notifications
             and self._handshake.may_send(Notification(method))
         ):
-            self.send(method, params, origin)
-
-    def send(self, method: str, params: Any, destination: Destination | None) -> None:
-        """Send a notification, unless the client does not read, because the gateway must not store logs for it."""
-        if not self.is_blocked:
-            self.push([Notification(method, params)], destination)
+            _send(self, origin, method, params)
 
     def changed(self, method: str, subject: str) -> None:
-        # A client of 2026-07-28 has several connections: what another one subscribed to is not kept for this one.
-        is_wanted = self._catalog is not None or method != UPDATED or self._subscriptions.has(subject)
-        if is_wanted and self._handshake.may_send(Notification(method)):
-            self.add_change(method, subject)
+        if self._handshake.may_send(Notification(method)):
+            self.subscriptions.add_change(method, subject)
 
     def notifications_of(self, method: str, subject: str) -> Iterator[Notification]:
         if self._catalog is not None:
             yield Notification(method, {"uri": subject} if method == UPDATED else None)
-        yield from self._subscriptions.changed(method, subject, is_legacy=False)
+        yield from self.subscriptions.changed(method, subject, is_legacy=False)
+
+
+def _meta_of(params: Raw) -> dict[str, Any]:
+    """Return the params with no other member than `_meta`, decoded."""
+    meta = params.get(("_meta",))
+    return {} if meta is None else {"_meta": meta.decode()}
+
+
+def _send(way: FrontSession | HttpExchange, destination: Destination | None, method: str, params: Any) -> None:
+    """Send a notification, unless the client does not read, because the gateway must not store logs for it."""
+    if not way.is_blocked:
+        way.push([Notification(method, params)], destination)
 
 
 async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:

@@ -37,10 +37,11 @@ from ...types import Unset
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
-from ..server.serving import ConnectionFactory
+from ..server.serving import Served
 from .authorization import Authorization
 from .event_log import EventLog
 from .event_store import MemoryEventStore
+from .exchange import Exchanges
 from .headers import NAME_MEMBERS, SESSION_ID, VERSION, accepts, is_modern, is_single
 from .options import HttpOptions, HttpSettings
 from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
@@ -74,7 +75,7 @@ class McpEndpoint:
     """
 
     def __init__(
-        self, server: ConnectionFactory, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]
+        self, server: Served, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]
     ) -> None:
         self._settings = settings = HttpSettings(**options)
         # A malformed item of a batch gets a response: over HTTP no program prints by mistake.
@@ -95,8 +96,9 @@ class McpEndpoint:
         self._has_legacy = bool(legacy)
         self._has_modern = len(legacy) < len(server.versions)
         self._allowed_methods = ("GET", "POST", "DELETE") if legacy else ("POST",)
-        self._session_requests = SessionRequests(server, settings, session_options, self._responder)
-        self._stateless_requests = StatelessRequests(server, settings, session_options, self._responder)
+        self._exchanges = Exchanges(server, settings, session_options, self._responder)
+        self._session_requests = SessionRequests(server, settings, session_options, self._responder, self._exchanges)
+        self._stateless_requests = StatelessRequests(server, self._exchanges)
         self._idle: asyncio.Future[None] | None = None
         self._closed_by: asyncio.AbstractEventLoop | None = None
         self.requests: int = 0
@@ -267,15 +269,14 @@ class McpEndpoint:
         self.is_closing = True
         self._closed_by = loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
-        self._stateless_requests.end_streams()  # subscriptions never end on their own
-        await self._stateless_requests.close_spare()
+        self._exchanges.end_streams()  # subscriptions never end on their own
         await self._session_requests.close(grace_seconds)
         await self._server.tasks.close()
         if self.requests:
             self._idle = loop.create_future()
             await asyncio.wait([self._idle], timeout=max(0.0, deadline - loop.time()))
             # The remaining requests get an error while their clients are still connected.
-            await self._stateless_requests.end()
+            self._exchanges.abort()
         await self._responder.close()
         try:
             await self._lifespan.leave()

@@ -25,6 +25,7 @@ from ...http import Refusal
 from ...http.guard import WATCH_SECONDS, Cancellable, awaited
 from ...http.requests import Header, Receive, Send
 from ...support import on_failure
+from ..protocol.versions import Revision, since
 from .event_log import EventLog
 from .transport import MessageStream
 
@@ -36,6 +37,7 @@ _EVENT_HEADERS: Final[list[Header]] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+_RESUMABLE: Final = since("2025-11-25")
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _WATCHER_SECONDS: Final = 1.0
 # Several messages in one write cost little more than one message, but all of them wait for a slow client.
@@ -162,7 +164,11 @@ class ResponseSender:
     _keep_alive_seconds: float
     _pumps: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def respond(self, stream: MessageStream, request: AsgiRequest, work: Awaitable[None] | None = None) -> bool:
+    def is_resumable(self, revision: Revision | None) -> bool:
+        """Return whether a client can reconnect although it has not received a message yet."""
+        return self.log is not None and revision is not None and revision.version in _RESUMABLE
+
+    async def respond(self, stream: MessageStream, request: AsgiRequest, work: Awaitable[None] | None = None) -> None:
         """Respond to a POST with the messages of its stream. It may be watched afterwards.
 
         Args:
@@ -170,14 +176,12 @@ class ResponseSender:
             request: The POST.
             work: The rest of a handler, which puts its response into the stream. It continues in this task; if it takes
                 longer than WATCH_SECONDS, another task responds.
-
-        Returns:
-            False if the client disconnected before the end.
         """
         if work is None:
-            return await self._respond(stream, request)
+            await self._respond(stream, request)
+            return
         loop = asyncio.get_running_loop()
-        writers: list[asyncio.Task[bool]] = []
+        writers: list[asyncio.Task[None]] = []
         timer = loop.call_later(WATCH_SECONDS, lambda: writers.append(loop.create_task(self._respond(stream, request))))
 
         def give_up() -> None:  # the task was cancelled from outside
@@ -189,9 +193,9 @@ class ResponseSender:
                 await work
         finally:
             timer.cancel()
-        return await (writers[0] if writers else self._respond(stream, request))
+        await (writers[0] if writers else self._respond(stream, request))
 
-    async def _respond(self, stream: MessageStream, request: AsgiRequest) -> bool:
+    async def _respond(self, stream: MessageStream, request: AsgiRequest) -> None:
         try:
             if not stream.is_ended:
                 await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
@@ -203,10 +207,11 @@ class ResponseSender:
                 await stream.wait(self._keep_alive_seconds)
             # Nothing was sent before the response, so it can be JSON, which costs less on both sides.
             if text := stream.take_response():
-                return await request.send_json(stream.status_of(text), text, stream.fields)
+                await request.send_json(stream.status, text, stream.fields)
+                return
             await self._begin(stream, request)
             await self._write(stream, request)
-            return not request.is_gone and await request.end()
+            await request.end()
         finally:
             if stream.is_stored or not stream.is_finished:
                 self._leave(stream)

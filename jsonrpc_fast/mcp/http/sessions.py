@@ -22,24 +22,26 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...codec import ParseError, Request, encode, encode_error
+from ...codec import Notification, ParseError, Request, Response, encode, encode_error
 from ...codes import ErrorCode
 from ...http import Refusal
+from ...http.requests import Header
 from ...session import SessionOptions
-from ..protocol.versions import HANDSHAKE_VERSIONS, Revision, since
-from ..server.serving import ConnectionFactory
-from ..server.session import ClientConnection
+from ..protocol.meta import member_of
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from ..server.serving import Served
 from .event_log import EventLog, no_events
 from .event_store import session_of
+from .exchange import Exchanges
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
 from .options import HttpSettings
 from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
-from .transport import HttpTransport
+from .transport import HttpSession, HttpTransport
 
 ID_BYTES: Final = 24
 MIN_IDLE_SECONDS: Final = 10.0
@@ -51,7 +53,6 @@ _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
 _LISTENER: Final = "get"
 """The prefix of the names of the streams that GETs open."""
-_RESUMABLE: Final = since("2025-11-25")
 _NO_SESSION: Final = "There is no session with this id."
 
 
@@ -79,52 +80,6 @@ def _belongs_to(id: str, subject: object) -> bool:
     # Compared in constant time, so that the time does not reveal how much of a guess is right.
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
-
-
-@dataclass(slots=True, eq=False)
-class HttpSession:
-    """A session of revision 2025-11-25 or earlier.
-
-    Attributes:
-        id: The value of `Mcp-Session-Id`.
-        transport: Its transport.
-        connection: Its connection.
-        subject: The subject that began it.
-        used: When it was last used, in seconds by the loop's clock.
-        requests: The number of HTTP requests in progress.
-        streams: The number of streams that it has had.
-    """
-
-    id: str
-    subject: object
-    transport: HttpTransport
-    connection: ClientConnection
-    used: float
-    requests: int = 0
-    streams: int = 0
-
-    def __enter__(self) -> None:
-        """Begin an HTTP request of the session."""
-        self.requests += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.requests -= 1
-
-    def stream_name(self, kind: str = "") -> str:
-        """Return the name of a new stream for the event store."""
-        self.streams += 1
-        return f"{self.id}/{kind}{self.streams}"
-
-    def replace_listener(self) -> None:
-        """Let a GET in progress leave the stream of the session to another one."""
-        if self.transport.listener.request is not None:
-            self.transport.set_listening(None)
-            self.transport.listener.wake()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request of the session is in progress."""
-        return not self.requests and not self.transport.streams
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -239,15 +194,17 @@ class SessionRequests:
         settings: The options of the endpoint.
         options: Options of `Session` for each session.
         responder: Writes the responses.
+        exchanges: Serves the requests.
 
     Attributes:
         sessions: The sessions.
     """
 
-    _server: ConnectionFactory
+    _server: Served
     _settings: HttpSettings
     _options: SessionOptions
     _responder: ResponseSender
+    _exchanges: Exchanges
     sessions: SessionTable = field(init=False)
     _versions: frozenset[bytes] = field(init=False)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
@@ -266,24 +223,24 @@ class SessionRequests:
         """
         if not self.sessions.has_room():
             raise Refusal(503, "There are too many sessions.")
-        transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes, has_session=True)
+        transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes)
         served = self._server.connection(transport, self._options)
         await served.start()
-        stream = transport.open_stream(request, [message.id])
-        transport.deliver(message, stream)
-        # A refused handshake leaves nothing in the table.
-        if served.revision is None:
-            await self._responder.respond(stream, request)
-            await transport.close()
-            return
-        # Added only after the handshake was accepted, so that refused requests do not fill the table.
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
         session = HttpSession(id, request.subject, transport, served, now)
-        self._server.connections.add(served)
-        self.sessions.add(session)
+
+        def begun() -> list[Header]:
+            # Added only after the handshake was accepted, so that refused requests do not fill the table.
+            if served.revision is None:
+                return []
+            self._server.connections.add(served)
+            self.sessions.add(session)
+            return [(SESSION_ID, session.id.encode())]
+
         with session:
-            stream.fields = [(SESSION_ID, session.id.encode())]
-            await self._responder.respond(stream, request)
+            await self._exchanges.respond(request, message, session, begun)
+        if served.revision is None:
+            await transport.close()
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
@@ -296,43 +253,41 @@ class SessionRequests:
             Refusal: There is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
-        transport, run = session.transport, None
-        # The path of most requests, without a stream, a task or a registration of the request.
-        if type(message) is Request and not transport.is_paused:
-            served = session.connection.serve_at_once(message, request.subject)
-            if isinstance(served, bytes):
-                await request.send_json(200, served)
-                return
-            run = served
-        revision = session.connection.revision
-        with session:
-            # The session holds as much as it may, so this POST waits until the session reads again.
-            if transport.is_paused:
-                await transport.wait_for_reading()
-            items = message if type(message) is list else [message]
-            ids = [item.id for item in items if type(item) is Request]
-            if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
+        transport, connection = session.transport, session.connection
+        if type(message) is list:
+            ids = [item.id for item in message if type(item) is Request]
+            if connection.revision is None or not connection.revision.profile.batches or len(set(ids)) < len(ids):
                 await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
-            # Two responses with one id could not be distinguished. The first request continues.
-            elif not transport.streams.keys().isdisjoint(ids):
-                id = message.id if type(message) is Request else None
-                await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+                return
+        else:
+            ids = [message.id] if type(message) is Request else []
+        # Two responses with one id could not be distinguished. The first request continues.
+        for id in ids:
+            if id in transport.requests:
+                refused = None if type(message) is list else id
+                await request.send_json(400, encode_error(refused, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+                return
+        with session:
+            if type(message) is Request:
+                await self._exchanges.respond(request, message, session)
+                return
+            for item in message if type(message) is list else [message]:
+                if type(item) is Notification or type(item) is Response:
+                    await self._deliver(transport, item)
+            if type(message) is list:
+                await self._exchanges.respond(request, message, session)
             else:
-                stream = transport.open_stream(request, ids)
-                # The name of a stream is never reused: an event id of an earlier stream must not lead into it.
-                if ids:
-                    stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
-                if run is None:
-                    transport.deliver(message, stream)
-                if ids:
-                    work = None if run is None else session.connection.finish(run, stream)
-                    await self._responder.respond(stream, request, work)
-                else:
-                    await request.send_whole(202, [NO_LENGTH], b"")
+                await request.send_whole(202, [NO_LENGTH], b"")
 
-    def _is_resumable(self, revision: Revision | None) -> bool:
-        """Return whether a client can reconnect although it has not received a message yet."""
-        return self._responder.log is not None and revision is not None and revision.version in _RESUMABLE
+    async def _deliver(self, transport: HttpTransport, message: Notification | Response) -> None:
+        # The session holds as much as it may, so this POST waits until the session reads again.
+        if transport.is_paused:
+            await transport.wait_for_reading()
+        if type(message) is Notification and message.method == "notifications/cancelled":
+            id = member_of(message.params, "requestId")
+            if isinstance(id, int | str) and (cancelled := transport.requests.get(id)) is not None:
+                cancelled.cancel()
+        transport.deliver(message)
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)
@@ -378,14 +333,14 @@ class SessionRequests:
         session.replace_listener()  # several requests resumed the stream: the latest one continues
         stream = session.transport.listener
         stream.name, stream.is_stored = session.stream_name(_LISTENER), False
-        stream.is_resumable = self._is_resumable(session.connection.revision)
-        session.transport.set_listening(request)
+        stream.is_resumable = self._responder.is_resumable(session.connection.revision)
+        stream.request = request
         try:
             with session:
                 await self._responder.listen(stream, request)
         finally:
             if stream.request is request:
-                session.transport.set_listening(None)
+                stream.request = None
 
     async def _resume(self, log: EventLog, id: str, event_id: str, request: AsgiRequest) -> None:
         """Continue a stream after an event. The session may be one of another worker."""
@@ -421,7 +376,8 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        session.transport.cancel_requests()  # otherwise their functions would keep running while the session closes
+        for each in [*session.transport.requests.values()]:
+            each.cancel()  # otherwise their functions would keep running while the session closes
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
 
@@ -449,4 +405,9 @@ class SessionRequests:
 
     async def _close_session(self, session: HttpSession, seconds: float) -> None:
         self._server.connections.discard(session.connection)
-        await session.connection.close(seconds)
+        session.connection.end_streams()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(session.transport.wait_for_responses(), seconds)
+        for each in [*session.transport.requests.values()]:
+            each.destination.abort()
+        await session.connection.close(0.0)

@@ -1,12 +1,10 @@
-"""The transport for one session over HTTP, or for requests without a session, one at a time, and its streams.
+"""The transport of one session over HTTP, up to 2025-11-25, and streams of messages.
 
 Rules:
-  - Each message from the client arrives through `deliver`, with the stream of its POST. Messages that belong to the
-    POST's requests go to that stream; all others go to the stream of the session, which a GET reads.
+  - The transport carries what the session itself sends and gets: requests to the client and their responses, and
+    notifications. The client's requests are those of exchanges (exchange.py). Messages that belong to no request go to
+    the stream of the session, which a GET reads.
   - An idle session has no task, no timer and no waiting coroutine.
-  - The stream of a POST is the destination of the messages that belong to its requests. It ends with the last of their
-    responses.
-  - A message about a request that already has its response goes to the stream of the session.
   - Messages are added without waiting; one writer at a time removes them. A stream keeps a bounded number of bytes.
     Beyond that, messages are dropped. Responses are never dropped, and their size is not counted.
 """
@@ -17,16 +15,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from ...codec import Notification, encode
+from ...codec import encode
 from ...errors import ConnectionLost, StateError
 from ...http.requests import Header
 from ...profile import Profile
 from ...support import Waiters
 from ...transports import Received, Sendable, Transport, drop_callbacks
-from ...types import UNSET, MessageId, Unset
-from ..server.context import HttpRequest
+from ...types import MessageId
+from ..server.session import FrontSession, HttpRequest
 
 MAX_KEPT_MESSAGES: Final = 100
 """Maximum number of messages that are kept for a GET. Beyond it, the oldest are dropped."""
@@ -36,17 +34,14 @@ MAX_KEPT_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True, eq=False, repr=False)
 class MessageStream:
-    """A stream of messages, each one JSON text without a line break. See `Destination` and `HttpExchange`.
+    """A stream of messages, each one JSON text without a line break.
 
     Args:
-        owner: The transport that it belongs to; None for a stream that belongs to no request, which is not counted.
         max_bytes: Maximum size of the messages that wait.
-        pending: The ids of the requests without a response, whose messages it carries.
-        request: The HTTP request that carried them; for a stream that outlives its HTTP requests the GET that reads it,
-            or None.
+        request: The HTTP request that reads it; None for the stream of a session without a GET.
 
     Attributes:
-        status_of: Returns the status of the HTTP response for a response that is sent as JSON.
+        status: The status of the HTTP response for a response that is sent as JSON.
         fields: Further headers of the HTTP response.
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has not received a message yet.
@@ -58,11 +53,9 @@ class MessageStream:
         size: The size of the messages that wait. The response is not counted: each request has one.
     """
 
-    _owner: HttpTransport | None
     _max_bytes: int
-    pending: set[MessageId] = field(default_factory=set)
     request: HttpRequest | None = None
-    status_of: Callable[[bytes], int] = lambda _: 200
+    status: int = field(default=200, init=False)
     fields: Collection[Header] = ()
     name: str | None = None
     is_resumable: bool = False
@@ -87,40 +80,6 @@ class MessageStream:
     def is_finished(self) -> bool:
         """Whether the stream has ended and nothing waits."""
         return self.is_ended and not self._messages and not self._response
-
-    # The destination.
-
-    def send(self, data: bytes) -> None:
-        """Send a message that belongs to a request of the stream; after the end of the stream, to an earlier one.
-
-        Raises:
-            ConnectionLost: The stream has ended, and there is no session.
-        """
-        if not self.is_ended:
-            self.put(data.rstrip(b"\n"))
-            return
-        # A task of a function may continue, and report progress, after its response.
-        assert self._owner is not None
-        if self._owner.is_shared:
-            raise ConnectionLost("the request already has its response")
-        self._owner.send(data)
-
-    def respond(self, id: MessageId | Unset, data: bytes) -> None:
-        """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
-        owner = self._owner
-        assert owner is not None
-        if id is not UNSET:
-            if id not in self.pending:  # a second response, such as one from a relayed program
-                return
-            self.pending.discard(id)
-            owner.streams.pop(id, None)
-            if not owner.streams:
-                owner.wake()
-        if data and not self.is_ended and not self.is_detached:
-            self._response = data.rstrip(b"\n")
-        # While a batch is delivered its requests end one by one. Its response is one, after the last of them.
-        if not self.pending and owner.receiving is not self:
-            self.end()
 
     def close_stream(self) -> bool:
         """Ask the writer to close the connection of the response before the end. Return whether it can."""
@@ -151,10 +110,6 @@ class MessageStream:
 
     def _count(self, size: int) -> None:
         self.size += size
-        if self._owner is not None:
-            self._owner.buffered += size
-            if size < 0:
-                self._owner.wake()
 
     def take_first(self) -> bytes:
         """Remove and return the message that has waited longest."""
@@ -172,12 +127,10 @@ class MessageStream:
         return response
 
     def detach(self) -> None:
-        """Drop waiting and further messages: no connection reads them. Without a session, this cancels the requests."""
+        """Drop waiting and further messages: no connection reads them."""
         self.is_detached = True
         self._messages, self._response = None, b""
         self._count(-self.size)
-        if self._owner is not None and self._owner.is_shared:  # without a session the rest cannot be requested
-            self._owner.cancel_requests()
 
     async def wait_until_stored(self) -> None:
         """Wait until an event that a cancelled writer was storing is stored."""
@@ -207,81 +160,54 @@ class MessageStream:
 
 
 class HttpTransport(Transport):
-    """A `Transport` whose messages travel in HTTP requests and responses.
+    """The `Transport` of a session whose messages travel in HTTP requests and responses.
 
     Args:
         profile: The rules by which the messages were decoded.
         max_stream_bytes: Maximum number of bytes buffered in one stream.
-        has_session: Whether there is a session. Without one, all messages go to the stream of the current POST.
 
     Attributes:
-        is_shared: Whether the requests of several clients use it, one after another.
-        streams: The streams of the requests that have no response yet, by request id.
-        receiving: The stream whose batch is being delivered.
-        buffered: The number of bytes that wait in the streams of requests.
+        requests: The client's requests that have no response yet, by id.
+        buffered: The number of bytes that wait in the exchanges.
         is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
     """
 
-    def __init__(self, profile: Profile, max_stream_bytes: int, *, has_session: bool) -> None:
+    def __init__(self, profile: Profile, max_stream_bytes: int) -> None:
         self.profile: Profile = profile
         self.onmessage: Callable[..., None] | None = None
         self.onerror: Callable[[Exception], None] | None = None
         self.onclose: Callable[[], None] | None = None
         self.pauses_when_blocked = False
-        self.streams: dict[MessageId, MessageStream] = {}
-        self.receiving: MessageStream | None = None
+        self.requests: dict[MessageId, Any] = {}
         self.buffered: int = 0
-        self.listener: MessageStream = MessageStream(None, max_stream_bytes)
-        self.is_shared: bool = not has_session
+        self.listener: MessageStream = MessageStream(max_stream_bytes)
         self.is_paused: bool = False
         self._is_closed = False
-        self._max_stream_bytes = max_stream_bytes
         self._waiters = Waiters()
 
     # Receiving.
 
-    def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
-        """Return a new stream for a POST with these requests, none of them in flight. Without any, it has ended."""
-        # A POST with only notifications gets no messages: its stream has ended already.
-        stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
-        self.streams |= dict.fromkeys(ids, stream)
-        return stream
-
-    def deliver(self, message: Received, stream: MessageStream | None) -> None:
-        """Deliver a message from the client; responses to it go to `stream`."""
+    def deliver(self, message: Received) -> None:
+        """Deliver a notification or a response of the client."""
         assert self.onmessage is not None
-        if type(message) is list:
-            self.receiving = stream
         try:
-            self.onmessage(message, stream)
+            self.onmessage(message)
         except (KeyboardInterrupt, SystemExit):
             raise
         except Exception as error:
             if self.onerror is not None:
                 self.onerror(error)
-        finally:
-            if self.receiving is not None and not self.is_paused:
-                self._end_receiving()
 
-    def _end_receiving(self) -> None:
-        stream, self.receiving = self.receiving, None
-        if stream is not None and not stream.pending:
-            stream.end()
-
-    def cancel_requests(self) -> None:
-        """Cancel the requests that have no response yet, because their client no longer waits."""
-        for id in list(self.streams):  # a copy: a response removes its stream
-            self.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every request has its response, nothing is buffered, and delivery is not paused."""
-        return not self.streams and not self.buffered and not self.is_paused
+    def count(self, size: int) -> None:
+        """Count bytes that wait in an exchange; fewer, if negative."""
+        self.buffered += size
+        if size < 0:
+            self.wake()
 
     async def wait_for_responses(self) -> None:
         """Wait until every request has its response, or until the transport is closed."""
-        while self.streams:
+        while self.requests:
             await self._waiters.wait()
 
     async def wait_for_reading(self) -> None:
@@ -294,7 +220,6 @@ class HttpTransport(Transport):
 
     def resume_reading(self) -> None:
         self.is_paused = False
-        self._end_receiving()
         self.wake()
 
     # Sending.
@@ -307,20 +232,11 @@ class HttpTransport(Transport):
         text = message.rstrip(b"\n")
         if not text:
             return
-        if self.is_shared:
-            # There is one request at a time, so this is its stream.
-            for stream in self.streams.values():
-                stream.put(text)
-            return
         listener = self.listener
         if listener.request is None:  # many clients never send a GET, so only the latest messages are kept
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)
-
-    def set_listening(self, request: HttpRequest | None) -> None:
-        """Record that a GET has begun to read `listener`, or that it has stopped."""
-        self.listener.request = request
 
     @property
     def write_buffer_bytes(self) -> int:
@@ -351,13 +267,57 @@ class HttpTransport(Transport):
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            for stream in {*self.streams.values(), self.listener}:
-                stream.end()
+            self.listener.end()
             if self.onclose is not None:
                 self.onclose()
             drop_callbacks(self)
-            self.streams.clear()
             self.wake()
 
     async def disconnect(self) -> None:
         await self.close()
+
+
+@dataclass(slots=True, eq=False)
+class HttpSession:
+    """A session of revision 2025-11-25 or earlier.
+
+    Attributes:
+        id: The value of `Mcp-Session-Id`.
+        transport: Its transport.
+        connection: Its connection.
+        subject: The subject that began it.
+        used: When it was last used, in seconds by the loop's clock.
+        requests: The number of HTTP requests in progress.
+        streams: The number of streams that it has had.
+    """
+
+    id: str
+    subject: object
+    transport: HttpTransport
+    connection: FrontSession
+    used: float
+    requests: int = 0
+    streams: int = 0
+
+    def __enter__(self) -> None:
+        """Begin an HTTP request of the session."""
+        self.requests += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.requests -= 1
+
+    def stream_name(self, kind: str = "") -> str:
+        """Return the name of a new stream for the event store."""
+        self.streams += 1
+        return f"{self.id}/{kind}{self.streams}"
+
+    def replace_listener(self) -> None:
+        """Let a GET in progress leave the stream of the session to another one."""
+        if self.transport.listener.request is not None:
+            self.transport.listener.request = None
+            self.transport.listener.wake()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of the session is in progress."""
+        return not self.requests and not self.transport.requests

@@ -1,8 +1,8 @@
 """An MCP server: functions as tools, prompts and resources.
 
     server          `Server`, and a server as the provider of another one
-    serving         what a server, a gateway and a program behind HTTP share
-    connection      one connection: its session and requests
+    serving         what a server and a gateway share
+    connection      the connection of one client: its requests and notifications
     session         the session of a client: requests, notifications and log messages to it
     handshake       the server's side of the handshake, without IO
     subscriptions   the changes that a client is notified of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ...handlers import to_json
-from ...session import Destination, SessionContext
+from ...session import Destination
 from ...support import check_count, check_number
 from ...types import UNSET, MessageId, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -18,7 +18,7 @@ from .handshake import RequestRules
 from .inputs import Inputs, capability_for
 from .lifespan import Lifespan
 from .request_state import StateSeal
-from .session import FrontSession
+from .session import FrontSession, HttpExchange, HttpRequest, Request, is_logged, log_message
 from .tasks import Task
 
 T = TypeVar("T")
@@ -41,31 +41,6 @@ class ContextServer(NamedTuple):
     seal: StateSeal
     lifespan: Lifespan
     read: Callable[[str, Context], Awaitable[dict[str, Any]]]
-
-
-class HttpRequest(Protocol):
-    """The HTTP request that carried a message.
-
-    Attributes:
-        claims: The result of the check of the bearer token; None without authorization.
-        subject: The subject that the bearer token identifies; None without authorization.
-        scope: The scope of the HTTP request, as ASGI defines it: headers, client, path.
-    """
-
-    claims: Any
-    subject: object
-    scope: Mapping[str, Any]
-
-
-class HttpExchange(Protocol):
-    """The destination of a message that came over HTTP."""
-
-    @property
-    def request(self) -> HttpRequest | None: ...
-
-    def close_stream(self) -> bool:
-        """Close the connection of the response without ending the response. See `Context.close_stream`."""
-        ...
 
 
 class Context:
@@ -96,9 +71,7 @@ class Context:
         "revision",
     )
 
-    def __init__(
-        self, request: SessionContext, rules: RequestRules, params: Mapping[str, Any], server: ContextServer
-    ) -> None:
+    def __init__(self, request: Request, rules: RequestRules, params: Mapping[str, Any], server: ContextServer) -> None:
         self._request = request
         self._rules = rules
         self.method: str = request.method
@@ -116,13 +89,16 @@ class Context:
         return None if exchange is None else exchange.request
 
     @property
-    def _client(self) -> FrontSession:
-        return cast("FrontSession", self._request.session)
+    def client(self) -> FrontSession | HttpExchange:
+        """The way to the client: its session, or the HTTP request if there is no session."""
+        found: FrontSession | HttpExchange | None = self._request.session
+        return self._request.destination if found is None else found
 
     @property
     def destination(self) -> Destination | None:
         """The place for the messages that belong to the request; None: the stream of the connection."""
-        return self._request.destination
+        found: Destination | None = self._request.destination
+        return found
 
     @property
     def request_id(self) -> MessageId:
@@ -206,7 +182,7 @@ class Context:
 
     @property
     def session(self) -> Any:
-        """The session of the request: see `SessionContext.session`."""
+        """The session of the request; None for a request of 2026-07-28 over HTTP, which has none."""
         return self._request.session
 
     async def start_task(self) -> None:
@@ -276,7 +252,7 @@ class Context:
             return await self._task.ask(method, params, key)
         if self.revision.is_modern:
             return await open_inputs(self).call(method, params, key)
-        return await self._client.ask_client(method, params, timeout, self.destination)
+        return await cast("FrontSession", self.client).ask_client(method, params, timeout, self.destination)
 
     async def elicit(
         self,
@@ -459,7 +435,7 @@ class Context:
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
         members = None if params is None else to_json(dict(params))
-        await self._client.tell_client(method, members, self.destination)
+        await self.client.tell_client(method, members, self.destination)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress on the request to the client.
@@ -514,8 +490,11 @@ class Context:
         Raises:
             ValueError: The level is unknown.
         """
-        if self._task is None:
-            self._client.log(level, data, logger, self._rules, self.destination)
+        client = self.client
+        # A modern request says itself which level it wants.
+        minimum = self._rules.log_level if self.revision.is_modern else cast("FrontSession", client).log_level
+        if is_logged(level, minimum) and self._task is None and not client.is_blocked:
+            client.push([log_message(level, data, logger)], self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""

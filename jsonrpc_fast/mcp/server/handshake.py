@@ -58,6 +58,10 @@ _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
 
+CAPABILITIES: Final = ("completions", "logging", "prompts", "resources", "resources.subscribe", "tools")
+"""The capabilities of a server that methods need."""
+
+
 class RequestRules(NamedTuple):
     """The rules for serving one request.
 
@@ -107,6 +111,8 @@ class ServerHandshake:
         methods: Additional methods, such as those of extensions.
 
     Attributes:
+        capabilities: The capabilities.
+        declared: The names of those that methods need, of `CAPABILITIES`.
         session: The rules that `initialize` agreed on; None without a legacy session.
         is_initialized: Whether the legacy client has sent `notifications/initialized`.
 
@@ -126,7 +132,8 @@ class ServerHandshake:
         methods: Container[str] = (),
     ) -> None:
         self._info = info
-        self._capabilities = capabilities
+        self.capabilities: ServerCapabilities = capabilities
+        self.declared: frozenset[str] = frozenset(filter(capabilities.supports, CAPABILITIES))
         self._versions = in_order(versions)
         self._legacy_versions = [version for version in self._versions if version in HANDSHAKE_VERSIONS]
         self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
@@ -247,7 +254,7 @@ class ServerHandshake:
         )
         result = {
             "protocolVersion": version,
-            "capabilities": self._capabilities.to_dict(version),
+            "capabilities": self.capabilities.to_dict(version),
             "serverInfo": self._info.to_dict(version),
         }
         return result if self._instructions is None else {**result, "instructions": self._instructions}
@@ -289,7 +296,7 @@ class ServerHandshake:
     def _discover(self, rules: RequestRules) -> dict[str, Any]:
         result = {
             "supportedVersions": self._request_versions(),
-            "capabilities": self._capabilities.to_dict(rules.revision.version),
+            "capabilities": self.capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions

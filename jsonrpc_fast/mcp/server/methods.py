@@ -8,6 +8,7 @@ Rules:
     Any other function that fails gives error -32603; the client does not see the cause, which is logged.
   - A value that cannot be sent gives the same, but with the reason, which shows no value.
   - An RpcError that a function raises is sent to the client.
+  - Results are checked before they are sent: an invalid one becomes error -32603 and is logged.
   - Null is treated as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
 """
 
@@ -16,37 +17,56 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from functools import lru_cache, partial
+from types import CoroutineType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET
 
-from ...codec import dumps
+from ...codec import Request as Message
+from ...codec import Response, dumps
 from ...codes import ErrorCode
 from ...errors import RpcError
 from ...handlers import CallNext, is_awaitable, timed, to_json, with_middleware
 from ...handlers.params import Misfit
-from ...support import check_count, logger_of
+from ...profile import Profile
+from ...session import SessionContext
+from ...support import check_count, check_type, logger_of
 from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
-from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, FeatureKind, method_not_found
+from ..protocol.meta import (
+    LIST_METHODS,
+    LISTEN_METHOD,
+    LOG_LEVELS,
+    MAX_COMPLETIONS,
+    TASKS_CAPABILITY,
+    UNKNOWN_LEVEL,
+    FeatureKind,
+    method_not_found,
+)
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, not_found
 from ..protocol.versions import Revision
 from .blocks import ToolError, WholeResult
 from .contents import made_contents, made_prompt
-from .context import Context, ContextServer
+from .context import Context, ContextServer, open_inputs, opened_inputs
 from .functions import RegisteredFunction
+from .handshake import CAPABILITIES, RequestRules, ServerHandshake
+from .inputs import Inputs, check_input_required
 from .lifespan import Lifespan
 from .paging import paginate
 from .providers import Provider
 from .registry import Mount, Registered, RegisteredTool, Registry
 from .request_state import StateSeal
 from .sending import NotSendable, sendable, shown_text
+from .session import FrontSession, Request
+from .subscriptions import TASK_IDS
 from .task_store import TASK_METHODS, TaskStore
 from .tools import error_result, tool_definition, whole_result
+
+if TYPE_CHECKING:
+    from ...validator import JsonRpcValidator, Report
 
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""
@@ -56,9 +76,9 @@ MAX_ARGUMENTS: Final = 1000
 MAX_TYPED_CHARACTERS: Final = 64 * 1024
 """Maximum length of a value to complete."""
 
-CAPABILITIES: Final = ("completions", "prompts", "resources", "tools")
-"""The capabilities that methods need."""
-
+_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD})
+"""Methods that may wait for providers (the lists), or for the end of a subscription."""
+_TASK_EXITS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit)  # these end the task itself
 _LOGGED_ID_CHARACTERS: Final = 64
 _MAX_SHADOWED: Final = 1000
 _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
@@ -101,6 +121,13 @@ async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, An
         if context.method != "tools/call":
             raise
         return error_result(str(error))
+
+
+class _Call(NamedTuple):
+    """What a call without a context needs of its request."""
+
+    request_id: MessageId
+    revision: Revision
 
 
 class UnknownName(RpcError):
@@ -150,12 +177,82 @@ class Methods:
             "resources/read": ("resources", self._read_resource),
             "tools/call": ("tools", self._call_tool),
             **{method: (each.kind, partial(self._list, method)) for method, each in LIST_METHODS.items()},
+            LISTEN_METHOD: ("logging", self._listen),
+            "logging/setLevel": ("logging", _set_level),
+            "resources/subscribe": ("resources.subscribe", _subscribe),
+            "resources/unsubscribe": ("resources.subscribe", _unsubscribe),
         }
         self._shadowed: set[str] = set()  # hidden names that were logged
 
     async def _read(self, uri: str, context: Context) -> dict[str, Any]:
         """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
         return await self._read_resource({"uri": uri}, context)
+
+    def serve(self, handshake: ServerHandshake, rules: RequestRules, params: Any, request: Request) -> Any:
+        """Serve a request. Return the result or an awaitable of it.
+
+        Args:
+            handshake: The server's side of the handshake with the client.
+            rules: What it says of the request.
+            params: The params.
+            request: The request.
+        """
+        members = params if type(params) is dict else {}
+        name = request.method
+        context = Context(request, rules, members, self.shared)
+        # Checked first: an altered state is refused before the function runs, even if the function asks for no input.
+        if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
+            open_inputs(context)
+        method, is_async = self.find(name, members, handshake.declared)
+        # Inside middleware, which is async, a sync method needs no slot either.
+        needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
+        if self.middleware:
+            invoke = with_middleware(partial(self._call_within, handshake), self.middleware)
+            method, is_async = partial(run_within, invoke), True
+        if is_async:
+            work = self._run(handshake, partial(method, members, context), context)
+            # For the session this is a task that has already started, so it needs no slot.
+            return work if needs_slot or type(request) is not SessionContext else asyncio.ensure_future(work)
+        result = method(members, context)
+        if type(result) is dict:
+            return self._completed(handshake, result, context)
+        return self._run(handshake, lambda: result, context)
+
+    def _call_within(self, handshake: ServerHandshake, params: dict[str, Any], context: Context) -> Any:
+        """Serve a request inside the middleware, which may have changed the params."""
+        check_type("the params that a middleware passes on", params, dict)
+        # Looked up again, because a middleware may have passed on another name.
+        method, _ = self.find(context.method, params, handshake.declared)
+        return method(params, context)
+
+    async def _run(self, handshake: ServerHandshake, method: Callable[[], Any], context: Context) -> Any:
+        try:
+            # Called here, not earlier: if this is cancelled before it starts, no coroutine is left unawaited.
+            result = method()
+            if type(result) is CoroutineType or is_awaitable(result):
+                result = await result
+        # Any exception: a run that stopped for input may raise `InputRequired`, an exception group of a TaskGroup, or
+        # another exception that the function raised because of it.
+        except BaseException as error:
+            inputs = opened_inputs(context)
+            if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
+                raise
+            result = {}  # `_completed` replaces it
+        return self._completed(handshake, result, context)
+
+    def _completed(self, handshake: ServerHandshake, result: Any, context: Context) -> Any:
+        """Complete a result for its revision. If it is invalid, raise the RpcError for the client."""
+        if not isinstance(result, dict):
+            message = {"jsonrpc": "2.0", "id": context.request_id, "result": result}
+            raise_error(validator_of(context.revision.profile).validate_response(message))
+            return result
+        inputs, revision, method = opened_inputs(context), context.revision, context.method
+        if inputs is not None and inputs.are_missing and revision.is_modern:
+            result = inputs.result()
+        elif result.get("resultType") == "input_required":
+            check_input_required(method, result, revision, context.require)
+            result = open_inputs(context).result(result)
+        return handshake.complete(revision, method, result)
 
     def find(self, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
         """Return the function that serves a request, and whether it is async.
@@ -180,7 +277,7 @@ class Methods:
             raise method_not_found()
         if not registry.mounts and method in LIST_METHODS:  # without providers, nothing has to be awaited
             return partial(self._list_own, method), False
-        return function, True
+        return function, function not in _SYNC
 
     def own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
         """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task.
@@ -194,6 +291,39 @@ class Methods:
         if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
             return None
         return self._registry.tools.get(name)
+
+    def call_plain(self, handshake: ServerHandshake, message: Message, subject: object) -> Any:
+        """Call a tool that takes no context, by the shortest way. It gives what `serve` gives.
+
+        Args:
+            handshake: As in `serve`.
+            message: The request.
+            subject: The subject of its token.
+
+        Returns:
+            The result or a coroutine of it; None if `serve` must serve the request. Then no function was called.
+        """
+        params, name = message.params, message.method
+        if name != "tools/call" or type(params) is not dict or self.middleware:
+            return None
+        tool = self.own_tool(params, handshake.declared)
+        if tool is None or tool.function.takes_context or "inputResponses" in params or "requestState" in params:
+            return None
+        try:
+            rules = handshake.receive_request(name, params)
+        except RpcError:
+            return None  # raised again by `serve`
+        assert isinstance(rules, RequestRules)
+        call = _Call(message.id, rules.revision)
+
+        def completed(result: dict[str, Any]) -> dict[str, Any]:
+            if result.get("resultType") == "input_required":
+                check_input_required(name, result, rules.revision, rules.require)
+                result = Inputs(name, params, self.shared.seal, subject).result(result)
+            return handshake.complete(rules.revision, name, result)
+
+        result = self._run_tool(tool, params, call, completed)
+        return completed(result) if type(result) is dict else result
 
     async def serve_mounted(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         """Serve a request of a server that this one is mounted at, inside the middleware of this one.
@@ -295,27 +425,20 @@ class Methods:
             if inner is not None and kind in mount.provider.kinds:
                 yield mount.provider, inner
 
-    def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> Any:
-        return self.run_tool(tool, params, context, context.request_id, context.revision)
-
-    def run_tool(
+    def _run_tool(
         self,
         tool: RegisteredTool,
         params: dict[str, Any],
-        context: Context | None,
-        id: MessageId,
-        revision: Revision,
-        complete: Callable[[dict[str, Any]], Any] | None = None,
+        context: Context | _Call,
+        completed: Callable[[dict[str, Any]], Any] | None = None,
     ) -> Any:
         """Call the function of a tool. Return the result; for an async function, a coroutine that returns it.
 
         Args:
             tool: The tool.
             params: The params of the call.
-            context: The context; None for a function that takes none.
-            id: The id of the request.
-            revision: The revision of the request.
-            complete: Takes the result of an async function, and returns what the coroutine returns.
+            context: The context, if the function takes it.
+            completed: Takes the result of an async function, and returns what the coroutine returns.
         """
         arguments = params.get("arguments")
         if type(arguments) is not dict:  # null or absent, or a fault
@@ -334,16 +457,35 @@ class Methods:
             except Misfit as misfit:
                 return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.listed()])
             except Exception as error:  # of a class of the application
-                return _failure(tool, id, error)
+                return _failure(tool, context.request_id, error)
         try:
-            value = function.call(arguments, context)
+            value = function.call(arguments, context)  # type: ignore[arg-type]  # it takes none
         except Exception as error:
-            return _failure(tool, id, error)
+            return _failure(tool, context.request_id, error)
         if is_awaitable(value):
             if tool.timeout is not None:
                 value = timed(value, tool.timeout, partial(_late, tool))
-            return _finish_tool(tool, value, id, revision, complete)
-        return _tool_result(tool, value, id, revision)
+            return _finish_tool(tool, value, context, completed)
+        return _tool_result(tool, value, context)
+
+    async def _listen(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Serve a subscription until it is cancelled or the server ends it."""
+        filter = params.get("notifications")
+        # Before the stream is opened: a refused request must not occupy one of the streams.
+        if isinstance(filter, dict) and filter.get(TASK_IDS):
+            context.require(TASKS_CAPABILITY)
+        client = context.client
+        subscriptions = client.subscriptions
+        stream = subscriptions.open(context.request_id, filter, context.destination)
+        try:
+            if TASK_IDS in stream.filter:
+                # Tasks of other clients are left out without an error, as if they did not exist.
+                stream.filter[TASK_IDS] = self.tasks.owned(stream.filter[TASK_IDS], context)
+            client.push([stream.acknowledgement()], stream.destination)
+            await stream.ended.wait()
+        finally:
+            subscriptions.close(stream)
+        return {"_meta": stream.meta()}
 
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         name = _text(params, "name")
@@ -483,27 +625,26 @@ def _written(item: Definition, revision: Revision) -> dict[str, Any]:
 async def _finish_tool(
     tool: RegisteredTool,
     work: Awaitable[Any],
-    id: MessageId,
-    revision: Revision,
-    complete: Callable[[dict[str, Any]], Any] | None,
+    context: Context | _Call,
+    completed: Callable[[dict[str, Any]], Any] | None,
 ) -> Any:
     try:
         value = await work
     except Exception as error:
-        result = _failure(tool, id, error)
+        result = _failure(tool, context.request_id, error)
     else:
-        result = _tool_result(tool, value, id, revision)
-    return result if complete is None else complete(result)
+        result = _tool_result(tool, value, context)
+    return result if completed is None else completed(result)
 
 
-def _tool_result(tool: RegisteredTool, value: Any, id: MessageId, revision: Revision) -> dict[str, Any]:
+def _tool_result(tool: RegisteredTool, value: Any, context: Context | _Call) -> dict[str, Any]:
     try:
         if type(value) is WholeResult:
-            return whole_result(value.members, revision)
-        return tool.checked.result(value, revision)
+            return whole_result(value.members, context.revision)
+        return tool.checked.result(value, context.revision)
     except TypeError as error:  # NotSendable is one
-        name = tool.checked.tool.name
-        _logger.error("tool %s returned a value that cannot be sent, request %s", name, _shown(id), exc_info=error)
+        name, id = tool.checked.tool.name, _shown(context.request_id)
+        _logger.error("tool %s returned a value that cannot be sent, request %s", name, id, exc_info=error)
         return error_result(f"Tool {name} returned a value that cannot be sent: {error}")
 
 
@@ -626,3 +767,39 @@ def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, st
         return function.convert(arguments, strict=strict)
     except Misfit as misfit:
         raise RpcError.invalid_params(f"arguments: {misfit}") from None
+
+
+def _set_level(params: dict[str, Any], context: Context) -> dict[str, Any]:
+    level: Any = params.get("level")
+    if level not in LOG_LEVELS:
+        raise RpcError.invalid_params(UNKNOWN_LEVEL)
+    cast("FrontSession", context.client).log_level = level
+    return {}
+
+
+def _subscribe(params: dict[str, Any], context: Context) -> dict[str, Any]:
+    context.client.subscriptions.subscribe(check_uri(params.get("uri")))
+    return {}
+
+
+def _unsubscribe(params: dict[str, Any], context: Context) -> dict[str, Any]:
+    context.client.subscriptions.unsubscribe(check_uri(params.get("uri")))
+    return {}
+
+
+_SYNC: Final = (_set_level, _subscribe, _unsubscribe)
+
+
+def raise_error(report: Report) -> None:
+    """Raise the error response for an invalid message, if the message is invalid. An invalid result is logged, too."""
+    response = report.error_response()
+    if isinstance(response, Response) and response.error is not None:
+        raise RpcError(response.error.code, response.error.message)
+
+
+@lru_cache(maxsize=8)
+def validator_of(profile: Profile) -> JsonRpcValidator:
+    """Return the validator of a profile."""
+    from ...validator import JsonRpcValidator  # loaded for the first message that may break a rule
+
+    return JsonRpcValidator(profile)

@@ -28,6 +28,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ...codec import Request as Message
 from ...profile import Profile
 from ...session import SessionOptions
 from ...support import check_callable, check_count, check_type
@@ -46,6 +47,7 @@ from .providers import Provider
 from .registry import Registry, ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
+from .session import Request
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
 
@@ -248,7 +250,8 @@ class Server(Decorators, Served):
             self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal, middleware=tuple(middleware)
         )
         self._own_provider = ServerProvider(self, self._methods, self.lifespan)
-        self.connections: set[ServerConnection] = set()
+        self.connections: set[Any] = set()
+        self._stateless: tuple[Any, ServerHandshake] | None = None
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of the features that are registered now, and those declared in the constructor."""
@@ -263,17 +266,31 @@ class Server(Decorators, Served):
 
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
         """Return the connection of one client, which is not started. The arguments are those of `run`."""
-        capabilities = self.capabilities()
-        handshake = ServerHandshake(
+        return ServerConnection(self._handshake(), self._methods, self.notifications, self.profile, transport, options)
+
+    def serve(self, params: Any, request: Request) -> Any:
+        handshake = self._stateless_handshake()
+        rules = handshake.receive_request(request.method, params)
+        return rules if isinstance(rules, dict) else self._methods.serve(handshake, rules, params, request)
+
+    def _stateless_handshake(self) -> ServerHandshake:
+        # The declared capabilities are those of the features that are registered at the time of the request.
+        state = len(self.methods), self.has_tasks
+        if self._stateless is None or self._stateless[0] != state:
+            self._stateless = state, self._handshake()
+        return self._stateless[1]
+
+    def call_plain(self, message: Message, subject: object) -> Any:
+        return self._methods.call_plain(self._stateless_handshake(), message, subject)
+
+    def _handshake(self) -> ServerHandshake:
+        return ServerHandshake(
             self._info,
-            capabilities,
+            self.capabilities(),
             versions=self.versions,
             instructions=self._instructions,
             methods={*self.methods, *(TASK_METHODS if self.has_tasks else ())},
             **self._cache_hints,
-        )
-        return ServerConnection(
-            handshake, capabilities, self._methods, self.notifications, self.profile, transport, options
         )
 
     def mount(self, other: Server | Provider, prefix: str | None = None, *, separator: str = "_") -> None:
@@ -315,7 +332,7 @@ class Server(Decorators, Served):
             kind: The list that has changed.
         """
         for connection in self.connections:
-            connection.list_changed(kind)
+            connection.subscriptions.list_changed(kind)
         self._own_provider.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
@@ -325,7 +342,7 @@ class Server(Decorators, Served):
             uri: The URI of the resource.
         """
         for connection in self.connections:
-            connection.resource_updated(uri)
+            connection.subscriptions.resource_updated(uri)
         self._own_provider.resource_updated(uri)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
@@ -346,8 +363,8 @@ class Server(Decorators, Served):
 
     def _task_changed(self, task: Task) -> None:
         for connection in self.connections:
-            connection.task_changed(task)
+            connection.subscriptions.task_changed(task.id, task.details)
 
     def _changed(self, kind: FeatureKind) -> None:
-        self.changes: int = self.changes + 1
+        self._stateless = None
         self.list_changed(kind)

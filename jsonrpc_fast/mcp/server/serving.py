@@ -1,6 +1,4 @@
-"""The interface of a server, a gateway or a program behind HTTP: a connection for each client, and the ways to serve.
-
-`ConnectionFactory` is the part that HTTP needs. `Served` adds the ways to serve.
+"""What a server and a gateway share: a connection for each client, and the ways to serve.
 
 Rules:
   - Each client has its own connection. The lifespan begins before the connection starts, and ends after it.
@@ -17,13 +15,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Unpack
 
+from ...codec import Request as Message
 from ...profile import Profile
 from ...session import Rules, SessionOptions
 from ...support import on_failure
 from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
+from ..protocol.capabilities import ServerCapabilities
 from ..protocol.versions import DEFAULT_VERSIONS
 from .lifespan import Lifespan
-from .session import ClientConnection, FrontSession
+from .session import FrontSession, Request
 from .task_store import TaskStore
 
 
@@ -98,18 +98,19 @@ class InProcess(MemoryTransport):
             await asyncio.wait([self.channel.serving])
 
 
-class ConnectionFactory:
-    """Makes a connection for each client.
+class Served:
+    """Serves clients, each with its own connection, or by the request over HTTP from 2026-07-28 on.
 
     Attributes:
         profile: The profile for the transports.
         versions: The revisions that it supports, the oldest first.
         lifespan: Begins with the first client, or before it, and ends with the last one.
         tasks: The tasks.
-        connections: The connections in use. The code that serves them keeps this up to date.
-        changes: A number that changes whenever new connections would declare something else.
+        connections: The connections in use, and the HTTP requests with a subscription. The code that serves them keeps
+            this up to date.
         may_need_scopes: Whether `tool_scopes` may return any.
-        keeps_raw: Whether the connections take payloads as `Raw`.
+        keeps_raw: Whether payloads are taken as `Raw`.
+        change_seconds: How long changes are collected, so that a client is notified of each only once.
     """
 
     profile: Profile
@@ -117,9 +118,9 @@ class ConnectionFactory:
     lifespan: Lifespan
     tasks: TaskStore
     connections: set[Any]
-    changes: int = 0
     may_need_scopes: bool = True
     keeps_raw: ClassVar[bool] = False
+    change_seconds: ClassVar[float] = 0.0
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
@@ -128,15 +129,23 @@ class ConnectionFactory:
     def tool_schema(self, name: str) -> Any:
         """Return the input schema of a tool, which may require headers over HTTP; None for a tool that is unknown."""
 
-    def connection(self, transport: Any, options: SessionOptions) -> ClientConnection:
-        """Return the connection of one client, which is not started. The arguments are those of `Served.run`."""
+    def connection(self, transport: Any, options: SessionOptions) -> FrontSession:
+        """Return the connection of one client, which is not started. The arguments are those of `run`."""
         raise NotImplementedError
 
+    def call_plain(self, message: Message, subject: object) -> Any:
+        """Call a tool that takes no context, for a request without a session: see `FrontSession.call_plain`."""
 
-class Served(ConnectionFactory):
-    """Serves clients, each with its own connection."""
+    def capabilities(self) -> ServerCapabilities:
+        """Return the capabilities of the features that there are now."""
+        raise NotImplementedError
 
-    def connection(self, transport: Any, options: SessionOptions) -> FrontSession:
+    def serve(self, params: Any, request: Request) -> Any:
+        """Serve a request of 2026-07-28 that has no session. Return the result or an awaitable of it.
+
+        Raises:
+            RpcError: The request is refused with this error.
+        """
         raise NotImplementedError
 
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:

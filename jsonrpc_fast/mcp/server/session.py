@@ -7,105 +7,127 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final, Protocol
 
-from ...codec import Notification, Request, decoded
+from ...codec import Notification, decoded
+from ...codec import Request as Message
 from ...errors import ConnectionLost, StateError
-from ...session import Destination, Run, SessionOptions
+from ...session import Destination, SessionOptions
 from ...transports import Transport
-from ...types import UNSET, Unset
-from ..protocol.capabilities import ServerCapabilities
+from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL
 from ..protocol.sessions import McpSession
 from ..protocol.versions import Revision
-from .handshake import RequestRules, ServerHandshake
+from .handshake import ServerHandshake
 from .inputs import cannot_send
-from .subscriptions import ClientSubscriptions
+from .subscriptions import Client, ClientSubscriptions
 
-DEFAULT_LOG_LEVEL: Final = "info"
-"""The minimum level of log messages for a legacy client that has set none."""
-
-_BLOCKED_SECONDS: Final = 0.5
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes than this does not read
 
 
-class ClientConnection:
-    """The connection of one client: the interface for serving it over HTTP."""
+class HttpRequest(Protocol):
+    """The HTTP request that carried a message.
 
-    def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
-        """Serve a request in the task of its HTTP request, if it needs nothing else. By default, no request is.
+    Attributes:
+        claims: The result of the check of the bearer token; None without authorization.
+        subject: The subject that the bearer token identifies; None without authorization.
+        scope: The scope of the HTTP request, as ASGI defines it: headers, client, path.
+    """
 
-        Args:
-            message: The request.
-            subject: The sender: see `Context.subject`.
+    claims: Any
+    subject: object
+    scope: Mapping[str, Any]
 
-        Returns:
-            See `Serving.serve_at_once`.
-        """
-        return None
 
-    async def finish(self, run: Run, destination: Destination) -> None:
-        """Continue a handler that `serve_at_once` has returned, until it ends. Its response goes to a destination."""
-        raise NotImplementedError
+class HttpExchange(Client, Destination, Protocol):
+    """The HTTP request that carried a message, and its response.
 
-    async def start(self) -> None:
-        """Begin to serve the client. Raises what the transport raises when it starts."""
-        raise NotImplementedError
-
-    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """Let the functions finish, and close the connection: see `Session.close`."""
-        raise NotImplementedError
-
-    def end_streams(self) -> None:
-        """End all subscriptions of a modern client with their responses. By default it has no subscriptions."""
-
-    def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client; None: any request. By default, it cannot."""
-        return False
+    Attributes:
+        request: The HTTP request.
+        subscriptions: The subscriptions of the client, if the request has no session.
+    """
 
     @property
-    def revision(self) -> Revision | None:
-        """The revision that `initialize` agreed on; None without it."""
-        raise NotImplementedError
+    def request(self) -> HttpRequest | None: ...
+
+    @property
+    def subscriptions(self) -> ClientSubscriptions: ...
+
+    def close_stream(self) -> bool:
+        """Close the connection of the response without ending the response. See `Context.close_stream`."""
+        ...
+
+    async def tell_client(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
+        """Send a notification: see `Context.notify`."""
+        ...
 
 
-class FrontSession(McpSession, ClientConnection):
+class Request(Protocol):
+    """A message that a server serves: a `SessionContext`, or a request that came over HTTP.
+
+    Attributes:
+        id: The id of the request; None for a notification.
+        method: The method.
+        is_notification: Whether the message is a notification.
+        is_cancelled: Whether the client has cancelled the request.
+        peer: The sender as the transport knows it.
+        session: The session; None for a request without one.
+        destination: The HTTP request; None: the stream of the session.
+    """
+
+    @property
+    def id(self) -> MessageId: ...
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def is_notification(self) -> bool: ...
+
+    @property
+    def is_cancelled(self) -> bool: ...
+
+    @property
+    def peer(self) -> Any: ...
+
+    @property
+    def session(self) -> Any: ...
+
+    @property
+    def destination(self) -> Any: ...
+
+    def report_progress(self, value: Any) -> bool:
+        """Report progress. Return False if the client did not ask for it."""
+
+
+class FrontSession(McpSession):
     """The session of one client, and the server's side of the handshake.
 
     It ends the subscriptions first when the client ends its stream.
 
     Args:
         handshake: The server's side of the handshake.
-        capabilities: The declared capabilities.
         transport: A transport that is not started.
         options: Options of `Session`.
+        change_seconds: As in `ClientSubscriptions`.
 
     Attributes:
-        log_level: The minimum level of log messages for a legacy client.
+        log_level: The minimum level of log messages for a legacy client; "info" if it has set none.
+        subscriptions: The subscriptions of the client.
     """
-
-    _change_seconds: ClassVar[float] = 0.0
-    """How long changes are collected, so that the client is notified of each only once."""
 
     def __init__(
         self,
         handshake: ServerHandshake,
-        capabilities: ServerCapabilities,
         transport: Transport,
         options: SessionOptions,
+        change_seconds: float = 0.0,
     ) -> None:
         super().__init__(transport, options)
         self._handshake = handshake
-        self._subscriptions = ClientSubscriptions(capabilities)
-        # Changes that the client has not been notified of yet: each with its notification and its subject, in order.
-        self._changes: dict[tuple[str, str], None] = {}
-        self.log_level: str = DEFAULT_LOG_LEVEL
-
-    async def finish(self, run: Run, destination: Destination) -> None:
-        self._engine.keep(run, destination)
-        await self._driver.finish(run)
+        self.subscriptions: ClientSubscriptions = ClientSubscriptions(handshake.capabilities, self, change_seconds)
+        self.log_level: str = "info"
 
     async def run(self) -> None:
         """Serve the client until the connection closes."""
@@ -123,7 +145,7 @@ class FrontSession(McpSession, ClientConnection):
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        self._subscriptions.end()
+        self.subscriptions.end()
 
     @property
     def revision(self) -> Revision | None:
@@ -148,7 +170,7 @@ class FrontSession(McpSession, ClientConnection):
         destination: Destination | None,
     ) -> dict[str, Any]:
         """Send a request to a legacy client: see `Context.call`."""
-        if not self._handshake.may_send(Request(0, method)):
+        if not self._handshake.may_send(Message(0, method)):
             raise cannot_send()
         members = None if params is None else dict(params)
         result = decoded(await self.call(method, members, timeout=timeout, destination=destination))
@@ -162,47 +184,28 @@ class FrontSession(McpSession, ClientConnection):
             raise cannot_send()
         await self.notify(method, params, destination=destination)
 
-    def log(
-        self,
-        level: str,
-        data: Any,
-        logger: str | None,
-        rules: RequestRules | None = None,
-        destination: Destination | None = None,
-    ) -> None:
-        """Send a log message if the client wants its level. `rules` are those of its request."""
-        check_level(level)
-        # A modern request says itself which level it wants. A message of the server goes only to legacy clients.
-        if rules is not None and rules.revision.is_modern:
-            minimum = rules.log_level
-        else:
-            minimum = self.log_level if self._handshake.session is not None else None
-        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self.is_blocked:
-            return
-        params = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        self.push([Notification("notifications/message", params)], destination)
+    def serve(self, params: Any, request: Request) -> Any:
+        raise NotImplementedError
 
-    def add_change(self, method: str, subject: str) -> None:
-        """Notify the client soon, and once, of a change: of a list, by its kind, or of a resource, by its URI."""
-        if not self._changes:
-            asyncio.get_running_loop().call_later(self._change_seconds, self._notify_changes)
-        self._changes[method, subject] = None
+    def call_plain(self, message: Message, subject: object) -> Any:
+        """Call a tool that takes no context. Return its result or a coroutine of it.
+
+        Args:
+            message: The request.
+            subject: The subject of its token.
+
+        Returns:
+            None if the request must be served in the ordinary way. Then no function was called.
+        """
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Send a log message that belongs to no request: see `Server.log`."""
+        if is_logged(level, self.log_level) and self._handshake.session is not None and not self.is_blocked:
+            self.push([log_message(level, data, logger)])
 
     def notifications_of(self, method: str, subject: str) -> Iterable[Notification]:
         """Return the notifications of a change."""
-        return self._subscriptions.changed(method, subject, self._handshake.is_initialized)
-
-    def _notify_changes(self) -> None:
-        if self.is_blocked:
-            # Kept, not dropped: a client that misses a change would show an old list forever.
-            asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
-            return
-        # Emptied first, because sending may run code that changes lists again.
-        changes, self._changes = self._changes, {}
-        for change in changes:
-            self.push(self.notifications_of(*change))
+        return self.subscriptions.changed(method, subject, self._handshake.is_initialized)
 
     def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
         """Send notifications without waiting for the client to read. If the client has disconnected, do nothing."""
@@ -211,6 +214,18 @@ class FrontSession(McpSession, ClientConnection):
                 self.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
+
+
+def is_logged(level: str, minimum: str | None) -> bool:
+    """Return whether a log message is sent. Raises ValueError for an unknown level."""
+    check_level(level)
+    return minimum is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(minimum)
+
+
+def log_message(level: str, data: Any, logger: str | None) -> Notification:
+    """Return the notification with a log message."""
+    params = {"level": level, "data": data}
+    return Notification("notifications/message", params if logger is None else {**params, "logger": logger})
 
 
 def check_level(level: str) -> None:

@@ -1,4 +1,4 @@
-"""The subscriptions of one connection: the changes that its client is notified of. Without IO.
+"""The subscriptions of one client: the changes that it is notified of.
 
 Rules:
   - A legacy client is notified of all changes to lists after `notifications/initialized`, and of changes to the
@@ -7,6 +7,7 @@ Rules:
     the id of its request; the first one is the acknowledgement. A stream ends when the client cancels the request, or
     when the server sends the response.
   - Changes that the server did not declare, or that the client did not ask for, are not sent.
+  - Changes are sent soon, each once. A client that does not read gets them when it reads again.
 
 Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 """
@@ -14,8 +15,8 @@ Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -27,6 +28,7 @@ from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
 
+_BLOCKED_SECONDS: Final = 0.5
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
 MAX_URIS: Final = 1024
@@ -66,17 +68,39 @@ class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
         return Notification("notifications/subscriptions/acknowledged", params)
 
 
+class Client(Protocol):
+    """The way to a client."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the client does not read at the moment."""
+
+    def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
+        """Send notifications without waiting for the client to read. If the client has disconnected, do nothing."""
+
+    def notifications_of(self, method: str, subject: str) -> Iterable[Notification]:
+        """Return the notifications of a change."""
+
+
 class ClientSubscriptions:
-    """The subscriptions of one connection.
+    """The subscriptions of one client.
 
     Args:
         capabilities: The capabilities that the server declared.
+        client: The way to the client.
+        seconds: How long changes are collected, so that the client is notified of each only once.
 
     Attributes:
         streams: The open streams. Notifications go out in the order in which they were opened.
+        changes: The changes that the client has not been notified of yet, in order: each with its notification and its
+            subject.
     """
 
-    def __init__(self, capabilities: ServerCapabilities) -> None:
+    def __init__(self, capabilities: ServerCapabilities, client: Client, seconds: float = 0.0) -> None:
+        self.changes: dict[tuple[str, str], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._client = client
+        self._seconds = seconds
         self._capabilities = capabilities
         self._changes = changes_filter(capabilities)
         self.streams: list[SubscriptionStream] = []
@@ -105,9 +129,11 @@ class ClientSubscriptions:
         self.streams.remove(stream)
 
     def end(self) -> None:
-        """End all streams."""
+        """End all streams. No changes are sent any more."""
         for stream in self.streams:
             stream.ended.set()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def subscribe(self, uri: str) -> None:
         """Subscribe a legacy client to a resource.
@@ -126,22 +152,65 @@ class ClientSubscriptions:
         """End the subscription of a legacy client to a resource."""
         self._uris.discard(uri)
 
+    def list_changed(self, kind: FeatureKind) -> None:
+        """Notify the client soon that a list has changed."""
+        # Sent later, and once: registering many tools in a row is one change for the client.
+        self.add_change(LIST_CHANGES[kind].method, kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the client soon that a resource has changed, if it subscribed to it."""
+        self.changed_soon(UPDATED, uri)
+
+    def changed_soon(self, method: str, subject: str) -> None:
+        """Notify the client soon of a change, if it subscribed to it: see `add_change`."""
+        if method != UPDATED or self.has(subject):
+            self.add_change(method, subject)
+
+    def task_changed(self, id: str, details: Callable[[], dict[str, Any]]) -> None:
+        """Notify the client that the status of a task has changed, if it subscribed to the task and reads.
+
+        Args:
+            id: The id of the task.
+            details: Returns the members of its `DetailedTask`.
+        """
+        if not self._client.is_blocked:
+            for stream in self.streams:
+                if id in stream.filter.get(TASK_IDS, ()):
+                    params = {"_meta": stream.meta(), **details()}
+                    self._client.push([Notification("notifications/tasks", params)], stream.destination)
+
+    def add_change(self, method: str, subject: str) -> None:
+        """Notify the client soon, and once, of a change: of a list, by its kind, or of a resource, by its URI."""
+        if not self.changes:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._notify)
+        self.changes[method, subject] = None
+
+    def _notify(self) -> None:
+        if self._client.is_blocked:
+            # Kept, not dropped: a client that misses a change would show an old list forever.
+            self._timer = asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify)
+            return
+        # Emptied first, because sending may run code that changes lists again.
+        changes, self.changes = self.changes, {}
+        for change in changes:
+            self._client.push(self._client.notifications_of(*change))
+
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""
         return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
 
     def changed(self, method: str, subject: Any, is_legacy: bool) -> Iterator[Notification]:
-        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI."""
-        found = self.resource_updated if method == UPDATED else self.list_changed
-        return found(subject, is_legacy)
-
-    def list_changed(self, kind: FeatureKind, is_legacy: bool) -> Iterator[Notification]:
-        """Yield the notifications for a changed list.
+        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI.
 
         Args:
-            kind: The kind of the list.
+            method: The method of the notification.
+            subject: The kind or the URI.
             is_legacy: Whether a legacy session is open and may be notified.
         """
+        found = self._updated if method == UPDATED else self._list_changed
+        return found(subject, is_legacy)
+
+    def _list_changed(self, kind: FeatureKind, is_legacy: bool) -> Iterator[Notification]:
         method, _, member = LIST_CHANGES[kind]
         # The specification forbids notifications that were not declared.
         if is_legacy and member in self._changes:
@@ -150,27 +219,13 @@ class ClientSubscriptions:
             if member in stream.filter:
                 yield Notification(method, {"_meta": stream.meta()})
 
-    def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
-        """Yield the notifications for a changed resource. `is_legacy` is as in `list_changed`."""
+    def _updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
         # Each kind of subscription gets its own notification: one client may have both.
         if is_legacy and uri in self._uris:
             yield Notification(UPDATED, {"uri": uri})
         for stream in self.streams:
             if uri in stream.filter.get(URIS, ()):
                 yield Notification(UPDATED, {"_meta": stream.meta(), "uri": uri})
-
-    def task_changed(
-        self, id: str, details: Callable[[], dict[str, Any]]
-    ) -> Iterator[tuple[SubscriptionStream, Notification]]:
-        """Yield the notifications for a task whose status has changed, each with its stream.
-
-        Args:
-            id: The id of the task.
-            details: Returns the members of its `DetailedTask`.
-        """
-        for stream in self.streams:
-            if id in stream.filter.get(TASK_IDS, ()):
-                yield stream, Notification("notifications/tasks", {"_meta": stream.meta(), **details()})
 
     def _supported(self, filter: object) -> dict[str, Any]:
         """The part of a filter that the server supports. Unknown members are left out."""

@@ -9,11 +9,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Literal
 
 from ...errors import RpcError, StateError
@@ -25,6 +23,12 @@ TaskSupport = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the client knows tasks, or always."""
 TaskStart = Literal["call", "function"]
 """When a task starts: at once, or when the function calls `Context.start_task`."""
+
+
+def _new_id() -> str:
+    import secrets  # few servers have tasks
+
+    return secrets.token_urlsafe(24)  # 192 random bits: without a token, anyone who knows the id may see the task
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +49,7 @@ class Task:
     _ttl_ms: int
     _poll_interval_ms: int
     _on_change: Callable[[Task], None]
-    id: str = field(default_factory=partial(secrets.token_urlsafe, 24))
+    id: str = field(default_factory=_new_id)
     status: str = "working"
     status_message: str | None = None
     outcome: dict[str, Any] = field(default_factory=dict)

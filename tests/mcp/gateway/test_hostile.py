@@ -295,8 +295,8 @@ async def test_a_connection_keeps_no_changes_of_resources_that_it_did_not_subscr
     _, transport = memory_pair(profile=MCP_2025_11_25, raw=True)
     connection = gateway.connection(transport, {})
     await connection.start()
-    connection.changed("notifications/resources/updated", "a://b")
-    assert connection.can_serve()
+    connection.subscriptions.changed_soon("notifications/resources/updated", "a://b")
+    assert not connection.subscriptions.changes
     await connection.close()
 
 

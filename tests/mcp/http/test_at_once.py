@@ -19,7 +19,6 @@ from jsonrpc_fast.mcp.server import Context, Server, ToolError, WholeResult
 from ...support.mcp_http import Exchange, begin_session, body_of, call, modern, request
 from ...support.session_pairs import sessions
 from ...support.tables import rows
-from ...support.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -329,24 +328,6 @@ async def test_the_timeout_of_a_tool_ends_it() -> None:
     _, body = await Exchange(app, call(1, "hang"), await begin_session(app)).events()
     expected = text("Tool hang did not finish within 0.2 seconds", isError=True)
     assert orjson.loads(body["body"])["result"] == expected
-    await app.close()
-
-
-async def test_tools_that_wait_have_the_slots_of_handlers() -> None:
-    tools = Tools()
-    app = McpEndpoint(tools.server, session_options={"max_handlers": 2, "max_inbox": 1})
-    session = await begin_session(app)
-    tasks = []
-    for id in range(1, 5):
-        _, task = await wait_in(app, session, id)
-        tasks.append(task)
-    await eventually(lambda: tasks[3].done())  # two run, one waits for a slot
-    assert b'"id":4,"error":{"code":-32009' in body_of(await tasks[3])
-    add = await Exchange(app, call(9, "sync0"), session).events()
-    assert b'"text":"x"' in add[1]["body"]
-    tools.opened.set()
-    for task in tasks[:3]:
-        assert b'"text":"waited"' in body_of(await task)
     await app.close()
 
 

@@ -1,18 +1,17 @@
-"""Connections that serve one request without a session after another: no state of a request reaches a later one."""
+"""Requests without a session: nothing of one reaches another, and nothing is left of it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from typing import Any
-from weakref import WeakSet
 
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost, RpcError
-from jsonrpc_fast.mcp.http import McpEndpoint
+from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
+from jsonrpc_fast.mcp.http.exchange import Exchange as HttpExchange
 from jsonrpc_fast.mcp.server import Context, Server
-from jsonrpc_fast.mcp.server.connection import ServerConnection
 
 from ...support.mcp_http import Exchange, client_of, modern, request
 from ...support.waiting import eventually
@@ -23,44 +22,41 @@ async def call(client: Any, method: str, **params: Any) -> Any:
     return await client.post("/mcp", **modern(request(1, method, **params)))
 
 
-def count_of(connections: WeakSet[ServerConnection]) -> int:
-    """Return how many of the connections are still referenced."""
+def exchanges(server: Server) -> int:
+    """Return how many exchanges of a server are still referenced."""
     gc.collect()
-    return len(connections)
+    return sum(type(each) is HttpExchange and each.server is server for each in gc.get_objects())
 
 
 async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client() -> None:
     server = Server("test", "1.0")
     kept: list[Context] = []
-    connections: set[ServerConnection] = set()
-    is_told = asyncio.Event()
+    is_told, has_begun = asyncio.Event(), asyncio.Event()
 
     @server.tool
     async def keep(context: Context) -> str:
         kept.append(context)
-        connections.update(server.connections)
         return "kept"
 
     @server.tool
-    async def wait() -> str:
+    async def wait(context: Context) -> str:
+        has_begun.set()
         await is_told.wait()
         return "waited"
 
     app = McpEndpoint(server)
     async with client_of(app) as client:
         assert '"kept"' in (await call(client, "tools/call", name="keep", arguments={})).text
-        await eventually(lambda: not server.connections)
-        waiting = asyncio.create_task(call(client, "tools/call", name="wait", arguments={}))
-        await eventually(lambda: server.connections)
-        is_same = connections == server.connections  # and so is the id of the request
+        waiting = asyncio.create_task(call(client, "tools/call", name="wait", arguments={}))  # with the same id
+        await has_begun.wait()
         [context] = kept
+        assert context.session is None
         context.log("error", "secret")
         assert not context.report_progress(1)
         with pytest.raises(ConnectionLost):
             await context.notify("notifications/own", {"data": "secret"})
         is_told.set()
         answer = await waiting
-        assert is_same
         assert answer.headers["content-type"] == "application/json"
         assert "secret" not in answer.text
 
@@ -74,33 +70,29 @@ async def test_what_is_registered_later_is_found() -> None:
         assert [tool["name"] for tool in (await call(client, "tools/list")).json()["result"]["tools"]] == ["late"]
 
 
-@pytest.mark.ci
-async def test_spare_connections_are_few_and_closed_with_the_endpoint() -> None:
+async def test_nothing_is_left_of_a_request() -> None:
     server = Server("test", "1.0")
     running = 0
     all_run = asyncio.Event()
-    connections: WeakSet[ServerConnection] = WeakSet()
 
     @server.tool
-    async def meet() -> str:
+    async def meet(context: Context) -> str:
         nonlocal running
         running += 1
-        if running == 80:
-            connections.update(server.connections)
+        if running == 20:
             all_run.set()
         await all_run.wait()
         return "met"
 
     app = McpEndpoint(server)
     async with client_of(app) as client:
-        answers = await asyncio.gather(*(call(client, "tools/call", name="meet", arguments={}) for _ in range(80)))
+        answers = await asyncio.gather(*(call(client, "tools/call", name="meet", arguments={}) for _ in range(20)))
         assert all(answer.status_code == 200 for answer in answers)
-        assert not server.connections
-        await eventually(lambda: 0 < count_of(connections) <= 64)
-    await eventually(lambda: count_of(connections) == 0)
+        answers.clear()
+        await eventually(lambda: exchanges(server) == 0)
 
 
-async def test_a_connection_that_keeps_something_serves_once() -> None:
+async def test_a_subscription_ends_with_its_request() -> None:
     server = Server("test", "1.0")
 
     @server.resource("test://x")
@@ -112,12 +104,31 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
         listen = request(1, "subscriptions/listen", notifications={"resourcesListChanged": True})
         async with client.stream("POST", "/mcp", **modern(listen)) as answer:
             assert answer.headers["content-type"] == "text/event-stream"
-            connections = WeakSet(server.connections)
-            assert len(connections) == 1
+            assert len(server.connections) == 1
             server.on_signal()
             await answer.aread()
         await call(client, "resources/list")
-        await eventually(lambda: count_of(connections) == 0)
+        await eventually(lambda: not server.connections and exchanges(server) == 0)
+
+
+async def test_a_progress_token_and_a_level_are_those_of_the_request() -> None:
+    server = Server("test", "1.0")
+
+    @server.tool
+    async def tell(context: Context) -> str:
+        context.log("info", "hidden")
+        context.log("error", "shown")
+        return str(context.report_progress(1, 2))
+
+    app = McpEndpoint(server)
+    async with client_of(app) as client:
+        asked = request(1, "tools/call", name="tell", arguments={})
+        assert '"text":"False"' in (await client.post("/mcp", **modern(asked))).text
+        asked["params"]["_meta"] = {"io.modelcontextprotocol/logLevel": "error", "progressToken": 7}
+        text = (await client.post("/mcp", **modern(asked))).text
+        assert text.count("event: message") == 3
+        assert ("hidden" in text, '"data":"shown"' in text) == (False, True)
+        assert '"params":{"progressToken":7,"progress":1,"total":2}' in text
 
 
 @pytest.mark.ci
@@ -153,6 +164,11 @@ async def test_the_status_of_an_error_comes_from_its_code() -> None:
     def returns(code: int, size: int) -> dict[str, Any]:
         return {"error": {"code": code, "message": "y" * size}}
 
+    @server.tool
+    async def tool(code: int, size: int) -> None:
+        await asyncio.sleep(0)
+        raise RpcError(code, "no", {"error": "y" * size})
+
     async with client_of(McpEndpoint(server)) as client:
         for id in (1, "x" * 300, '"error":{"code":-32601,', "é\n"):
             for code, size, status in (
@@ -165,3 +181,23 @@ async def test_the_status_of_an_error_comes_from_its_code() -> None:
                     response = await client.post("/mcp", **modern(request(id, method, code=code, size=size)))
                     assert response.json()["id"] == id
                     assert response.status_code == (200 if method == "own/returns" else status), (id, code, method)
+                given = modern(request(id, "tools/call", name="tool", arguments={"code": code, "size": size}))
+                response = await client.post("/mcp", **given)
+                assert (response.json()["error"]["code"], response.status_code) == (code, status)
+
+
+async def test_an_error_that_cannot_be_written_has_the_status_of_the_error_that_is() -> None:
+    server = Server("test", "1.0")
+
+    @server.method("own/fails")
+    def fails() -> dict[str, Any]:
+        raise RpcError(-32601, "no", object())
+
+    @server.tool
+    async def tool() -> None:
+        raise RpcError(-32601, "no", object())
+
+    async with client_of(McpEndpoint(server)) as client:
+        for given in (request(1, "own/fails"), request(1, "tools/call", name="tool", arguments={})):
+            response = await client.post("/mcp", **modern(given))
+            assert (response.json()["error"]["code"], response.status_code) == (-32603, 200)

@@ -287,7 +287,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
         assert connection.is_blocked
         client.transport.resume_reading()
         await client.notification("notifications/tools/list_changed")
-        while connection._changes:  # until the client reads again
+        while connection.subscriptions.changes:  # until the client reads again
             await asyncio.sleep(0.01)
         await client.result("ping")
         kept = sum(heard["method"] == "notifications/message" for heard in client.notifications)

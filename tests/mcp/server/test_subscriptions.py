@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,45 @@ ALL = ServerCapabilities(
 UPDATED = "notifications/resources/updated"
 
 
+class Reader:
+    """A client that reads, or not."""
+
+    def __init__(self) -> None:
+        self.is_blocked = False
+        self.told: list[Notification] = []
+
+    def push(self, notifications: Iterable[Notification], destination: Any = None) -> None:
+        self.told += notifications
+
+    def notifications_of(self, method: str, subject: str) -> list[Notification]:
+        return [Notification(method, {"of": subject})]
+
+
+def subscriptions_of(capabilities: ServerCapabilities, client: Reader | None = None) -> ClientSubscriptions:
+    return ClientSubscriptions(capabilities, client or Reader(), 0.5)
+
+
+@pytest.mark.virtual_time
+async def test_changes_are_sent_once_when_the_client_reads() -> None:
+    client = Reader()
+    subscriptions = subscriptions_of(ALL, client)
+    subscriptions.subscribe("a:b")
+    for _ in range(3):
+        subscriptions.list_changed("tools")
+        subscriptions.resource_updated("a:b")
+        subscriptions.resource_updated("a:other")
+    client.is_blocked = True
+    await asyncio.sleep(2)
+    assert client.told == []
+    client.is_blocked = False
+    await asyncio.sleep(1)
+    assert client.told == [
+        Notification("notifications/tools/list_changed", {"of": "tools"}),
+        Notification(UPDATED, {"of": "a:b"}),
+    ]
+    assert not subscriptions.changes
+
+
 def test_a_filter_keeps_what_the_server_declared() -> None:
     filter = {
         "toolsListChanged": True,
@@ -27,23 +68,23 @@ def test_a_filter_keeps_what_the_server_declared() -> None:
         "resourceSubscriptions": ["a:b"],
         "laterListChanged": True,
     }
-    assert ClientSubscriptions(ALL).open(1, filter).filter == {
+    assert subscriptions_of(ALL).open(1, filter).filter == {
         "toolsListChanged": True,
         "promptsListChanged": True,
         "resourceSubscriptions": ["a:b"],
     }
     some = ServerCapabilities(prompts=ListChanged(), resources=Resources(list_changed=True))
-    assert ClientSubscriptions(some).open(1, filter).filter == {}
+    assert subscriptions_of(some).open(1, filter).filter == {}
 
 
 def test_a_legacy_client_has_one_set_of_uris() -> None:
-    subscriptions = ClientSubscriptions(ALL)
+    subscriptions = subscriptions_of(ALL)
     subscriptions.subscribe("a:b")
-    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [Notification(UPDATED, {"uri": "a:b"})]
-    assert list(subscriptions.resource_updated("a:b", is_legacy=False)) == []
+    assert list(subscriptions.changed(UPDATED, "a:b", is_legacy=True)) == [Notification(UPDATED, {"uri": "a:b"})]
+    assert list(subscriptions.changed(UPDATED, "a:b", is_legacy=False)) == []
     subscriptions.unsubscribe("a:b")
     subscriptions.unsubscribe("a:b")
-    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == []
+    assert list(subscriptions.changed(UPDATED, "a:b", is_legacy=True)) == []
     stream = subscriptions.open(1, {"resourceSubscriptions": ["a:b"]})
     assert subscriptions.has("a:b")
     subscriptions.close(stream)
@@ -58,7 +99,7 @@ class Visited(list[str]):
 
 
 def test_the_limits() -> None:
-    subscriptions = ClientSubscriptions(ALL)
+    subscriptions = subscriptions_of(ALL)
     with pytest.raises(RpcError, match="notifications/resourceSubscriptions is too large"):
         subscriptions.open(1, {"resourceSubscriptions": Visited(["a:b"] * (MAX_URIS + 1))})
     for number in range(MAX_URIS):

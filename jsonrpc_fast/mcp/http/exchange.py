@@ -1,0 +1,489 @@
+"""One POST: its requests, the messages that belong to them, and the response. See `HttpExchange` in mcp/server/context.
+
+Rules:
+  - A request needs no session: its function is called by a dispatcher, with a context that leads to the exchange. If it
+    belongs to a session (up to 2025-11-25), the session sends the requests to its client.
+  - A tool without a context runs in the task of its POST, everything else in a task of its own, because it may send
+    messages before its result.
+  - An exchange ends with the last of its responses. Later messages about its requests go to the stream of the session.
+  - From 2026-07-28 on a request is cancelled when its client disconnects. Up to 2025-11-25 it continues.
+  - A cancelled request gets no response. The items of a batch get one array.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from types import CoroutineType
+from typing import Any, Final
+
+from ...codec import Notification, ParseError, Request, encode, encode_error, encode_result
+from ...codes import ErrorCode, McpErrorCode
+from ...errors import ConnectionLost, RpcError
+from ...handlers import is_awaitable, to_jsonable
+from ...http.guard import Cancellable
+from ...http.requests import Header
+from ...session import Destination, McpConvention, SessionOptions
+from ...support import Waiters, is_failure
+from ...types import MessageId
+from ..protocol.sessions import SingleHandler
+from ..server.serving import Served
+from ..server.session import FrontSession
+from ..server.subscriptions import ClientSubscriptions
+from .options import HttpSettings
+from .responses import NO_LENGTH, AsgiRequest, ResponseSender
+from .transport import HttpSession, HttpTransport, MessageStream
+
+STATUSES: Final[dict[int, int]] = {
+    ErrorCode.METHOD_NOT_FOUND: 404,
+    McpErrorCode.HEADER_MISMATCH: 400,
+    McpErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+"""The status of an error response without a session, by code; 200 for others."""
+_CONVENTION: Final = McpConvention()
+
+
+class ServedRequest:
+    """One request of a POST. See `Request` in mcp/server/session.
+
+    Args:
+        message: The message.
+        exchanges: Serves it.
+        request: The POST.
+        session: The session that it belongs to, if any.
+
+    Attributes:
+        message: The message.
+        status: The status of the HTTP response, if it is the only request.
+        index: Its place in the batch.
+        is_cancelled: Whether the client has cancelled it, or has disconnected.
+        work: What the function has returned.
+        part: Its task, or the part of the POST's task that serves it: what `cancel` cancels.
+        exchange: The exchange, once it is needed.
+    """
+
+    __slots__ = (
+        "_asgi",
+        "_exchanges",
+        "_http",
+        "exchange",
+        "id",
+        "index",
+        "is_cancelled",
+        "message",
+        "method",
+        "part",
+        "session",
+        "status",
+        "work",
+    )
+    is_notification = False
+    peer = None
+
+    def __init__(
+        self, message: Request, exchanges: Exchanges, request: AsgiRequest, session: HttpSession | None
+    ) -> None:
+        self.message: Request = message
+        self.id: MessageId = message.id
+        self.method: str = message.method
+        self.session: FrontSession | None = None if session is None else session.connection
+        self.status: int = 200
+        self.index: int = 0
+        self.is_cancelled: bool = False
+        self.work: Any = None
+        self.part: asyncio.Task[None] | Cancellable[Any] | None = None
+        self.exchange: Exchange | None = None
+        self._exchanges = exchanges
+        self._asgi = request
+        self._http = session
+
+    @property
+    def destination(self) -> Exchange:
+        """The exchange. Most calls of tools need none, and making it costs as much as some of them."""
+        if self.exchange is None:
+            self.exchange = self._exchanges.exchange(self._asgi, self._http)
+            self.exchange.add(self)
+        return self.exchange
+
+    def serve(self, params: Any) -> Any:
+        """Call the function. Return the result or an awaitable of it."""
+        if self.session is not None:
+            self.work = self.session.serve(params, self)
+            return self.work
+        try:
+            self.work = work = self._exchanges.server.serve(params, self)
+        except RpcError as error:
+            self.refuse(error)
+            raise
+        return self._await(work) if is_awaitable(work) else work
+
+    async def _await(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except RpcError as error:
+            self.refuse(error)
+            raise
+
+    @property
+    def subject(self) -> object:
+        """The subject of its token."""
+        return self._asgi.subject
+
+    def refuse(self, error: BaseException) -> None:
+        """Set the status for an error. Errors of a session have the status 200."""
+        if self.session is not None or not isinstance(error, RpcError):
+            return
+        self.status = STATUSES.get(error.code, 200)
+        if self.status != 200:
+            try:
+                encode_error(0, error.code, error.message, error.data, default=to_jsonable)
+            except (Exception, SystemExit):  # the response is -32603
+                self.status = 200
+
+    def report_progress(self, value: Mapping[str, Any]) -> bool:
+        """Report progress to the client. Return False if the client did not ask for it, or has its response."""
+        token = _CONVENTION.token(self.message.params)
+        if token is None or self not in self.destination.requests:  # it may have ended
+            return False
+        self.destination.push([Notification("notifications/progress", {"progressToken": token, **value})])
+        return True
+
+    def cancel(self) -> None:
+        """Cancel it, without a response."""
+        self.is_cancelled = True
+        if self.part is not None:
+            self.part.cancel()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Exchange(MessageStream):
+    """One POST with requests.
+
+    Args:
+        max_bytes: As in `MessageStream`, as is `request`.
+        server: The server.
+        transport: The transport of the session; None: there is no session.
+        session: The session.
+
+    Attributes:
+        requests: The requests that have no response yet, in their order.
+    """
+
+    server: Served = field(kw_only=True)
+    transport: HttpTransport | None = field(default=None, kw_only=True)
+    session: FrontSession | None = field(default=None, kw_only=True)
+    requests: dict[ServedRequest, None] = field(default_factory=dict, init=False)
+    _responses: list[bytes] | None = field(default=None, init=False)  # of a batch
+    _subscriptions: ClientSubscriptions | None = field(default=None, init=False)
+    _room: Waiters | None = field(default=None, init=False)
+
+    # The way to the client; see `HttpExchange`.
+
+    def send(self, data: bytes) -> None:
+        """Send a message that belongs to a request of the exchange; after the end, to an earlier one.
+
+        Raises:
+            ConnectionLost: The exchange has ended, and there is no session.
+        """
+        if not self.is_ended:
+            self.put(data.rstrip(b"\n"))
+        elif self.transport is None:
+            raise ConnectionLost("the request already has its response")
+        else:
+            # A task of a function may continue, and report progress, after its response.
+            self.transport.send(data)
+
+    def respond(self, id: object, data: bytes) -> None:
+        """Called for requests that the session serves; there are none."""
+        raise NotImplementedError
+
+    @property
+    def is_blocked(self) -> bool:
+        return False  # a full stream drops what is not a response
+
+    def push(self, notifications: Any, destination: Destination | None = None) -> None:
+        for notification in notifications:
+            if self.transport is not None or not self.is_ended:
+                self.send(encode(notification))
+
+    def notifications_of(self, method: str, subject: str) -> Any:
+        return self.subscriptions.changed(method, subject, is_legacy=False)
+
+    async def tell_client(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
+        self.send(encode(Notification(method, params)))
+        self._room = self._room or Waiters()
+        while self.size > 64 * 1024:
+            await self._room.wait()
+
+    @property
+    def subscriptions(self) -> ClientSubscriptions:
+        """The subscriptions of the request, if it has no session."""
+        if self._subscriptions is None:
+            self._subscriptions = ClientSubscriptions(self.server.capabilities(), self, self.server.change_seconds)
+            self.server.connections.add(self)
+        return self._subscriptions
+
+    def end_streams(self) -> None:
+        """End the subscriptions with their responses."""
+        if self._subscriptions is not None:
+            self._subscriptions.end()
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Drop a log message that belongs to no request: see `Server.log`."""
+
+    # The responses.
+
+    def add(self, request: ServedRequest) -> None:
+        """Add a request, which gets its messages."""
+        request.exchange = self
+        self.requests[request] = None
+        if self.transport is not None:
+            self.transport.requests[request.id] = request
+
+    def begin_batch(self, size: int) -> None:
+        """Let the responses be one array."""
+        self._responses = [b""] * size
+
+    def settle(self, request: ServedRequest, response: bytes) -> None:
+        """End a request with its response, b"" for none, unless it has ended."""
+        if request not in self.requests:
+            return
+        del self.requests[request]
+        if self.transport is not None and self.transport.requests.pop(request.id, None) is not None:
+            self.transport.wake()
+        if request.is_cancelled:
+            response = b""
+        if self._responses is not None:
+            self.put_response(request.index, response)
+        else:
+            self._response, self.status = response, request.status
+        if not self.requests:
+            self.end()
+
+    def put_response(self, index: int, response: bytes) -> None:
+        """Store the response to an item of a batch."""
+        assert self._responses is not None
+        self._responses[index] = response
+
+    def end(self) -> None:
+        if self._responses is not None:
+            responses = [response for response in self._responses if response]
+            self._response = b"[" + b",".join(responses) + b"]" if responses else b""
+        if self.is_detached:
+            self._response = b""
+        # Not `super()`: a dataclass with slots is another class.
+        MessageStream.end(self)
+
+    def abort(self) -> None:
+        """End all requests with an error."""
+        for request in [*self.requests]:
+            self.settle(request, encode_error(request.id, ErrorCode.INTERNAL_ERROR, "Internal error", delimited=False))
+            request.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all requests: they get no response."""
+        for request in [*self.requests]:
+            request.cancel()
+
+    def detach(self) -> None:
+        MessageStream.detach(self)
+        if self.session is None:  # the rest cannot be requested
+            self.cancel()
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        if self.transport is not None:
+            self.transport.count(size)
+        if self._room is not None:
+            self._room.wake()
+
+
+class Exchanges:
+    """Serves the requests of an endpoint.
+
+    Args:
+        server: The server.
+        settings: The options of the endpoint.
+        options: Options of `Session`.
+        responder: Writes the responses.
+    """
+
+    def __init__(
+        self, server: Served, settings: HttpSettings, options: SessionOptions, responder: ResponseSender
+    ) -> None:
+        self.server: Served = server
+        self._max_bytes = settings.max_stream_bytes
+        self._responder = responder
+        hooks = options.get("hooks")
+        self._is_plain = hooks is None
+        self._is_traced = hasattr(hooks, "request_received")
+        self._dispatch = SingleHandler(_serve).prepare(
+            server.profile, hooks=hooks, raw=server.keeps_raw, delimited=False, default=options.get("default")
+        )
+        self._running: set[Exchange] = set()
+
+    def exchange(self, request: AsgiRequest, session: HttpSession | None) -> Exchange:
+        """Return the exchange of a POST, which has no request yet."""
+        if session is None:
+            return Exchange(self._max_bytes, request, server=self.server)
+        connection = session.connection
+        exchange = Exchange(
+            self._max_bytes, request, server=self.server, transport=session.transport, session=connection
+        )
+        # The name of a stream is never reused: an event id of an earlier stream must not lead into it.
+        exchange.name, exchange.is_resumable = session.stream_name(), self._responder.is_resumable(connection.revision)
+        return exchange
+
+    async def respond(
+        self,
+        request: AsgiRequest,
+        message: Request | list[Any],
+        session: HttpSession | None = None,
+        begun: Callable[[], Collection[Header]] | None = None,
+    ) -> None:
+        """Serve the requests of a POST, and respond to it.
+
+        Args:
+            request: The POST.
+            message: The message or the batch.
+            session: The session, if it belongs to one.
+            begun: Called after the functions were called. Returns further headers of the response.
+        """
+        work: Coroutine[Any, Any, None] | None = None
+        if isinstance(message, list):
+            exchange = self._begin_batch(request, message, session)
+            if exchange.is_finished:
+                await request.send_whole(202, [NO_LENGTH], b"")
+                return
+        else:
+            served = ServedRequest(message, self, request, session)
+            begin = self._call_plain(served) if self._is_plain else None
+            if begin is None and served.exchange is None:
+                begin = self._begin(served)
+            if isinstance(begin, bytes):  # the path of most requests, without a stream or a task
+                await request.send_json(served.status, begin, () if begun is None else begun())
+                return
+            work, exchange = begin, served.destination
+        if begun is not None:
+            exchange.fields = begun()
+        self._running.add(exchange)
+        try:
+            await self._responder.respond(exchange, request, work)
+        finally:
+            self._running.discard(exchange)
+            exchange.end_streams()
+            self.server.connections.discard(exchange)
+
+    def _begin_batch(self, request: AsgiRequest, batch: list[Any], session: HttpSession | None) -> Exchange:
+        exchange = self.exchange(request, session)
+        exchange.begin_batch(len(batch))
+        for index, each in enumerate(batch):
+            if type(each) is Request:
+                served = ServedRequest(each, self, request, session)
+                served.index = index
+                exchange.add(served)
+            elif type(each) is ParseError:
+                exchange.put_response(index, self._dispatch.serve(each))
+        for served in [*exchange.requests]:
+            self._begin(served)
+        if not exchange.requests and not exchange.is_ended:
+            exchange.end()
+        return exchange
+
+    def _call_plain(self, request: ServedRequest) -> Coroutine[Any, Any, None] | bytes | None:
+        """Call a tool that takes no context, and so sends nothing before its result, in this task.
+
+        Returns:
+            The response; the rest of the work, if the tool waits; or None if the request needs a context.
+        """
+        message = request.message
+        try:
+            owner: Served | FrontSession = self.server if request.session is None else request.session
+            result = owner.call_plain(message, request.subject)
+            if result is None:
+                return None
+            if type(result) is CoroutineType:
+                waiting = result.send(None)
+                request.destination  # noqa: B018  # registered from here on
+                request.part = guarded = Cancellable(result, waiting)
+                return self._run(request, self._write(request, guarded))
+            return encode_result(message.id, result, delimited=False)
+        except StopIteration as end:
+            try:
+                return encode_result(message.id, end.value, delimited=False)
+            except (Exception, SystemExit) as error:
+                return self._dispatch.failed(message, error)
+        except asyncio.CancelledError as error:
+            # A function may await a future that is cancelled elsewhere, or raise it.
+            if not is_failure(error):
+                raise
+            return self._dispatch.failed(message, error)
+        except (Exception, SystemExit) as error:
+            request.refuse(error)
+            return self._dispatch.failed(message, error)
+
+    async def _write(self, request: ServedRequest, work: Cancellable[Any]) -> bytes:
+        try:
+            result = await work
+            return b"" if result is None else encode_result(request.id, result, delimited=False)
+        except (Exception, SystemExit) as error:
+            request.refuse(error)
+            return self._dispatch.failed(request.message, error)
+
+    def _begin(self, request: ServedRequest) -> bytes | None:
+        """Call the function of a request. Return the response, if it needs no exchange."""
+        dispatch, message = self._dispatch, request.message
+        if self._is_traced:
+            dispatch = dispatch.continuing(_CONVENTION.trace(message.params, message.extra))
+        try:
+            response: Any = dispatch.start(message, request)
+        except asyncio.CancelledError as error:
+            if not is_failure(error):
+                raise
+            response = dispatch.failed(message, error)
+        if type(response) is not bytes:
+            request.destination  # noqa: B018  # registered from here on  # before its task begins
+            request.part = task = asyncio.create_task(self._run(request, response))
+            task.add_done_callback(lambda _: _end(request, response))
+        elif request.exchange is None:
+            return response
+        else:
+            request.exchange.settle(request, response)
+        return None
+
+    async def _run(self, request: ServedRequest, work: Awaitable[bytes]) -> None:
+        response: bytes = b""
+        try:
+            response = await work
+        except asyncio.CancelledError as error:
+            if not is_failure(error):
+                raise
+            response = self._dispatch.failed(request.message, error)
+        finally:
+            request.destination.settle(request, response)
+
+    def end_streams(self) -> None:
+        """End the subscriptions that are in progress."""
+        for exchange in [*self._running]:
+            exchange.end_streams()
+
+    def abort(self) -> None:
+        """End the requests that are in progress with an error."""
+        for exchange in [*self._running]:
+            exchange.abort()
+
+
+def _serve(params: Any, context: Any) -> Any:
+    request: ServedRequest = context.context
+    return request.serve(params)
+
+
+def _end(request: ServedRequest, response: Coroutine[Any, Any, bytes]) -> None:
+    """End a request whose task has ended, perhaps before its first step."""
+    request.destination.settle(request, b"")
+    response.close()
+    if isinstance(request.work, Coroutine):
+        request.work.close()
+    request.part = None
