@@ -32,7 +32,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
-from .support import HANDLER_FAILURES as HANDLER_FAILURES
 from .support import logger_of, shorten
 from .types import UNSET, MessageId
 
@@ -231,11 +230,6 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
     except BaseException as error:
         report(error)
         return None
-
-
-def standard_error(code: ErrorCode) -> RpcError:
-    """The old form of `RpcError(code)`."""
-    return RpcError(code)
 
 
 def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:

@@ -301,11 +301,23 @@ HANDLER_FAILURES: Final = (Exception, SystemExit)
 trio propagate to the caller of the handler."""
 
 
+def cancelled_errors() -> tuple[type[BaseException], ...]:
+    """Return asyncio's CancelledError; nothing where asyncio is not loaded, and nobody raises it."""
+    asyncio = sys.modules.get("asyncio")
+    return () if asyncio is None else (asyncio.CancelledError,)
+
+
+def is_future(value: object) -> bool:
+    """Return whether a value is a future of asyncio, which need not be loaded."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio.isfuture(value)
+
+
 def is_foreign_cancellation(error: BaseException | None) -> bool:
     """Return whether an exception is a CancelledError although the current task was not cancelled."""
-    # Without asyncio there is no CancelledError: the engine of sessions and `Handlers.dispatch` do not load it.
-    if (asyncio := sys.modules.get("asyncio")) is None or not isinstance(error, asyncio.CancelledError):
+    if not isinstance(error, cancelled_errors()):
         return False
+    asyncio = sys.modules["asyncio"]
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop is running

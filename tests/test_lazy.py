@@ -21,6 +21,8 @@ import sys
 import jsonrpc_fast
 of_streams = {"jsonrpc_fast.framing." + name for name in ("content_length", "events", "sse", "lines", "concatenated")}
 assert not of_streams & sys.modules.keys()
+import jsonrpc_fast.session.engine
+assert not {"asyncio", "anyio", "ssl"} & sys.modules.keys()  # the engine knows no event loop
 from jsonrpc_fast.session import Session
 unused = {"jsonrpc_fast.session." + name for name in ("blocking_session", "reconnecting", "subscriptions")}
 unused |= {"jsonrpc_fast.transports." + name for name in ("memory", "stdio", "stream", "websocket")}

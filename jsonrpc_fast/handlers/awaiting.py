@@ -5,10 +5,11 @@ Nothing here needs an event loop, or imports asyncio.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
+
+from ..support import is_future
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ def discard(work: Any) -> None:
     """
     if isinstance(work, Coroutine):
         work.close()
-    elif (asyncio := sys.modules.get("asyncio")) is not None and asyncio.isfuture(work):
+    elif is_future(work):
         work.cancel()
 
 

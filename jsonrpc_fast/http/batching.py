@@ -18,10 +18,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .._checks import check_count, check_type
 from ..codec import Notification, Params
 from ..errors import EncodeError
 from ..handlers.caller import Caller, SendOptions
+from ..support import check_count, check_type
 from ..types import UNSET, Unset
 from .client import AsyncHttpClient
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from .._checks import check_count, check_headers, check_seconds
 from ..codec._json import Default
 from ..errors import CallTimeout, InvalidResponse
 from ..handlers.caller import BatchCaller, BlockingBatchCaller
 from ..hooks import Hooks
 from ..profile import JSONRPC, Profile
+from ..support import check_count, check_headers, check_seconds
 from ..types import TIMEOUT_SECONDS
 from .exchanges import ExchangeClient, ReadResponse
 from .library import (

@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
-from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
 from ..codec._json import Default
@@ -23,6 +22,7 @@ from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import Profile, check_batches
+from ..support import check_callable, check_seconds, check_type
 from ..types import UNSET, Unset
 
 __all__ = ["ExchangeClient", "ReadResponse"]

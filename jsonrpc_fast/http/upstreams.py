@@ -27,10 +27,9 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Any, Final, Self
 
-from .._checks import check_callable, check_count, check_seconds
-from .._logs import logger_of
 from ..codec import Notification, Request, decode
 from ..profile import LENIENT
+from ..support import check_callable, check_count, check_seconds, logger_of
 from .library import refuse_httpx, url_of
 
 try:

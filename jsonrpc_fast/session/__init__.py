@@ -25,7 +25,6 @@ from ..support import loader
 from ..types import TIMEOUT_SECONDS
 from .ahead import Withdrawn, look_ahead
 from .calls import Call
-from .context import SessionContext
 from .conventions import (
     AcpConvention,
     Cancellation,
@@ -42,19 +41,23 @@ from .group import SessionGroup
 from .options import Rules, SessionOptions
 from .requests import Destination, InboundRequest
 from .running import Run, detached, waiting
-from .session import Session, broadcast, serving
-from .streams import Stream
 
 if TYPE_CHECKING:
     from .blocking_session import Blocking, BlockingSession, blocking
+    from .context import SessionContext
     from .reconnecting import ReconnectingSession
+    from .session import Session, broadcast, serving
+    from .streams import Stream
     from .subscriptions import Gap, Subscription, Subscriptions
 else:
     __getattr__ = loader(
         __name__,
         {
             "blocking_session": ("Blocking", "BlockingSession", "blocking"),
+            "context": ("SessionContext",),
             "reconnecting": ("ReconnectingSession",),
+            "session": ("Session", "broadcast", "serving"),
+            "streams": ("Stream",),
             "subscriptions": ("Gap", "Subscription", "Subscriptions"),
         },
     )

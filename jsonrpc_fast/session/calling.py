@@ -21,12 +21,12 @@ from inspect import signature
 from math import inf
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from .._checks import check_seconds
 from ..codec import Notification, Params
 from ..codec._backend import decoded
 from ..errors import StateError
 from ..handlers.caller import BatchItem, Caller
 from ..profile import check_batches
+from ..support import check_seconds
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.connection import Connection
 from ..transports.protocol import Transport

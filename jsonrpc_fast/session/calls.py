@@ -38,16 +38,15 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final
 
-from .._checks import check_callable, check_seconds
 from ..codec import Notification, ParseError, Response
 from ..codec._backend import decoded
 from ..codec._kinds import is_id_too_long
 from ..codec.encoders import explained
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
-from ..handlers.failures import CancelledError
 from ..hooks import Outcome
 from ..profile import JSONRPC
+from ..support import cancelled_errors, check_callable, check_seconds
 from ..types import UNSET, MessageId
 from .conventions import ProgressToken, is_wide
 from .options import Rules
@@ -351,7 +350,7 @@ class Calls:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress, is_stream)
             return call, self._text(call, method, params, True, extra)
-        except (Exception, CancelledError):
+        except (Exception, *cancelled_errors()):  # type: ignore[misc]  # mypy knows no star here
             self.withdraw(call)
             raise
 
@@ -382,7 +381,7 @@ class Calls:
                     call = self.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
                     texts.append(self._text(call, method, params, False, extra))
-        except (Exception, CancelledError):
+        except (Exception, *cancelled_errors()):  # type: ignore[misc]  # mypy knows no star here
             for begun in found:
                 if begun is not None:
                     self.withdraw(begun)

@@ -34,8 +34,8 @@ from ..codec._backend import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
 from ..handlers import Handlers
-from ..handlers.failures import CancelledError
 from ..hooks import Outcome
+from ..support import cancelled_errors
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
 from .calls import Call, Calls
@@ -397,7 +397,7 @@ class Engine(Serving):
                 self.driver.write(data)
             else:
                 destination.send(data)
-        except (Exception, CancelledError) as error:
+        except (Exception, *cancelled_errors()) as error:  # type: ignore[misc]  # mypy knows no star here
             # Nothing was sent, so nothing will settle these calls. They leave no tombstone: no response can come late.
             for call in calls:
                 self.calls.withdraw(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, Protocol
 
-from .._checks import check_count
+from ..support import check_count
 
 TURN_MESSAGES: Final = 256
 """Maximum number of waiting messages that begin in one turn of the loop."""

@@ -58,12 +58,12 @@ from typing import Any, Final
 from ..codec import Notification, Raw, Request
 from ..codec._backend import PlainServer, decoded
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
-from ..errors import HANDLER_FAILURES, ConnectionLost, EncodeError, RpcError, StateError, run_callback, standard_error
+from ..errors import ConnectionLost, EncodeError, RpcError, StateError, run_callback
 from ..handlers import Handler, Handlers, is_awaitable
 from ..handlers.awaiting import discard
-from ..handlers.failures import CancelledError, is_foreign_cancellation, is_future
 from ..handlers.results import encode_models, response_to_error, response_to_failure
 from ..hooks import Outcome
+from ..support import HANDLER_FAILURES, cancelled_errors, is_foreign_cancellation, is_future
 from ..types import NEVER_AWAITABLE, TURN_SECONDS, UNSET, MessageId, Unset
 from .conventions import ProgressToken
 from .driver import Driver
@@ -297,7 +297,7 @@ class Serving(PlainServer):
         if error is None:
             self.succeeded(run, result)
         else:
-            self._fail(run, error, isinstance(error, CancelledError) and not is_foreign_cancellation(error))
+            self._fail(run, error, isinstance(error, cancelled_errors()) and not is_foreign_cancellation(error))
 
     def conclude(self, message: Request, handler: Handler, result: Any, error: BaseException | None) -> None:
         request = self._register(message, None)
@@ -696,7 +696,7 @@ class Serving(PlainServer):
             context = self.context.copy() if destination is None else contextvars.copy_context()
             context.run(self._call, handler, item, destination, context)
         elif type(item) is InboundRequest:
-            self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
+            self._refuse(item, None, RpcError(ErrorCode.METHOD_NOT_FOUND))
 
     def _call(self, handler: Handler, item: Item, destination: Destination | None, context: Context) -> None:
         """Call the function of a notification, or of a request that is registered."""
@@ -800,7 +800,7 @@ class Serving(PlainServer):
 
     def cancelled(self, run: Run) -> None:
         """Conclude a handler that was cancelled by either side, as the convention says."""
-        self._fail(run, CancelledError(), True)
+        self._fail(run, GeneratorExit(), True)  # nobody sees it
 
     def _fail(self, run: Run, error: BaseException, is_cancelled: bool) -> None:
         self._failed(run.item, run.trace, error, is_cancelled)
@@ -927,7 +927,7 @@ class Serving(PlainServer):
 
     def _failed(self, item: Item, trace: Trace, error: BaseException, is_cancelled: bool = False) -> None:
         request = item if type(item) is InboundRequest else None
-        is_exit = is_cancelled or isinstance(error, CancelledError)
+        is_exit = is_cancelled or isinstance(error, cancelled_errors())
         if is_exit and (request is None or request.is_cancelled or self.phase >= Phase.CUT_OFF):
             if request is not None:
                 self._give_up(request, trace)

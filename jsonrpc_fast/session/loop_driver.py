@@ -24,8 +24,8 @@ from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers import RequestContext
 from ..handlers.awaiting import OuterCoroutine, resume
+from ..support import Waiters
 from ..transports.protocol import Transport
-from ..transports.waiters import Waiters
 from .calls import Call
 from .driver import Driver
 from .engine import Engine

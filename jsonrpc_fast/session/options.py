@@ -7,12 +7,12 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
-from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification
 from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import RpcError
 from ..hooks import FoundHooks, Hooks
+from ..support import check_callable, check_count, check_seconds, check_type
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .conventions import Convention, JsonRpcConvention
 from .group import SessionGroup

@@ -29,15 +29,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from .._checks import check_callable, check_count, check_seconds
-from .._repr import shorten
 from ..codec import Notification, Params, ParseError
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
 from ..handlers.caller import BatchItem
-from ..handlers.failures import is_failure, on_failure
 from ..hooks import FoundHooks, logger
+from ..support import check_callable, check_count, check_seconds, is_failure, on_failure, shorten
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, Unset

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Protocol
 
-from .._repr import shorten
 from ..codec import Params, Request
 from ..errors import StateError
+from ..support import shorten
 from ..types import MessageId, Unset
 
 

@@ -24,12 +24,11 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
-from .._checks import check_seconds
 from ..codec import Params, ParseError
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..handlers.failures import on_failure
+from ..support import check_seconds, on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport, set_callbacks

@@ -20,13 +20,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from .._checks import check_count
 from ..codec import Params
 from ..errors import StateError
 from ..handlers.caller import BatchCaller
-from ..handlers.failures import on_failure
 from ..hooks import Outcome
-from ..transports.waiters import Waiters
+from ..support import Waiters, check_count, on_failure
 from ..types import UNSET, Unset
 from .calls import Call
 from .engine import Engine

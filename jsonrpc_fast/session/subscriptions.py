@@ -31,10 +31,9 @@ from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
-from .._checks import check_count
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
-from ..transports.waiters import Waiters
+from ..support import Waiters, check_count
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
 from .running import detached, waiting

@@ -18,8 +18,8 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any, Unpack
 
-from .._checks import check_items
 from ..errors import ConnectionLost
+from ..support import check_items
 from ..types import TURN_SECONDS
 from .channel import Events, QueuedChannel
 from .close_codes import CloseCode, fault_of

@@ -50,20 +50,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, assert_never
 
-from .._checks import check_callable, check_count, check_seconds, check_type
-from .._logs import Seldom, logger_of
 from .._parts import TaskPart
 from ..codec import ParseError
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
+from ..support import Seldom, Waiters, check_callable, check_count, check_seconds, check_type, logger_of
 from ..types import TURN_SECONDS, UNSET, Unset
 from . import debug, readers
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
 from .protocol import Sendable, Transport, drop_callbacks
 from .readers import Reader, StreamReader, TextReader
-from .waiters import Waiters
 
 SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may continue after its channel is closed, before it is cancelled."""

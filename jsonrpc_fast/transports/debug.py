@@ -12,9 +12,8 @@ import logging
 import time
 from typing import Final
 
-from .._logs import logger_of
-from .._repr import shorten
 from ..codec import Notification, ParseError, Request, Response, classify
+from ..support import logger_of, shorten
 from ..types import MessageId
 from .channel import Channel
 

@@ -21,10 +21,6 @@ from ..support.places import PACKAGE, ROOT
 pytestmark = pytest.mark.lint
 
 LAYERS = {
-    "_checks": 1,
-    "_lazy": 1,
-    "_logs": 1,
-    "_pointers": 1,
     "_parts": 1,
     "_version": 1,
     "support": 1,
@@ -35,7 +31,6 @@ LAYERS = {
     "framing": 2,
     "hooks": 2,
     "codec": 3,
-    "_repr": 1,
     "__init__": 4,
     "validator": 4,
     "handlers": 4,
@@ -55,11 +50,6 @@ BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp"
 VOCABULARY = (
     "types",
     "support",
-    "_checks",
-    "_logs",
-    "_repr",
-    "_pointers",
-    "_lazy",
     "_parts",
     "codes",
     "errors",
@@ -70,7 +60,6 @@ VOCABULARY = (
 MAY_IMPORT_ASYNCIO = (
     "_parts",
     "support",
-    "handlers.failures",
     "handlers.deadlines",
     "handlers.executors",
     "handlers.observed",

@@ -21,8 +21,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, ClassVar, Final, Literal, Unpack
 
-from ..._checks import check_seconds, check_texts, check_type, checked_path
 from ...errors import ConnectionLost
+from ...support import check_seconds, check_texts, check_type, checked_path
 from ..channel import Events
 from ..connection import Connection, State
 from ..protocol import TransportOptions

@@ -29,8 +29,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Unpack
 
-from ..._checks import check_seconds, check_serve
 from ...errors import ConnectionLost
+from ...support import check_seconds, check_serve
 from ..connection import SERVE_SECONDS, State
 from ..protocol import TransportOptions
 from .child import GRACE_SECONDS, signal_children

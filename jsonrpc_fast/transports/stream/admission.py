@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
 
-from ..._checks import check_count
 from ...errors import ConnectionLost
+from ...support import check_count
 from ...types import Unset
 from .transport import Meter, SocketTransport
 

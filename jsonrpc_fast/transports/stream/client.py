@@ -9,7 +9,7 @@ import socket
 from functools import partial
 from typing import Final, Unpack
 
-from ..._checks import MAX_PORT, check_count, check_seconds, check_type
+from ...support import MAX_PORT, check_count, check_seconds, check_type
 from .tls import TlsChannel, check_context
 from .tls import ssl as tls
 from .transport import Meter, SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..._checks import check_type
+from ...support import check_type
 from .transport import is_abstract
 
 Factory = Callable[[], asyncio.BaseProtocol]

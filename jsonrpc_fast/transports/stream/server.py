@@ -18,10 +18,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypedDict, Unpack, cast
 
-from ..._checks import MAX_PORT, check_count, check_seconds, check_serve, check_type
-from ..._logs import Seldom, logger_of
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
+from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of
 from ...types import CANCEL_SECONDS, UNSET
 from ..channel import Events
 from ..connection import SERVE_SECONDS, State

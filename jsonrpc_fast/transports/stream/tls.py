@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..._checks import check_type
+from ...support import check_type
 from ..channel import Events
 from .transport import LayeredChannel, SocketChannel, read_buffer
 

@@ -25,8 +25,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, Unpack
 
-from ..._checks import check_seconds, checked_path
 from ...errors import ConnectionLost
+from ...support import check_seconds, checked_path
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat

@@ -16,9 +16,9 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
-from ..._checks import check_items, check_seconds, check_type
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
+from ...support import check_items, check_seconds, check_type
 from ..channel import Events
 from ..stream.client import CONNECT_SECONDS, tcp_channel
 from ..stream.tls import check_context

@@ -22,9 +22,9 @@ from websockets.http11 import Request
 from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
-from ..._checks import check_callable, check_items, check_type
 from ...errors import run_callback
 from ...profile import JSONRPC
+from ...support import check_callable, check_items, check_type
 from ...types import UNSET, Unset
 from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final, Unpack
 
-from ..._checks import check_seconds
 from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...profile import JSONRPC, Limits, Profile
+from ...support import check_seconds
 from ..close_codes import CloseCode
 from ..heartbeat import Heartbeat
 from ..protocol import MessageOptions
