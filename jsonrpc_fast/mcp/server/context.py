@@ -251,7 +251,7 @@ class Context:
         if self._task is not None:
             return await self._task.ask(method, params, key)
         if self.revision.is_modern:
-            return await open_inputs(self).call(method, params, key)
+            return await open_inputs(self).ask(method, params, key)
         return await cast("FrontSession", self.client).ask_client(method, params, timeout, self.destination)
 
     async def elicit(

@@ -271,7 +271,7 @@ class RegisteredFunction:
             self._plain_shapes.add(shape)
         return True
 
-    def call(self, arguments: Mapping[str, Any], context: Context | None) -> Any:
+    def invoke(self, arguments: Mapping[str, Any], context: Context | None) -> Any:
         """Call the function with converted arguments. Return its result, or an awaitable of it.
 
         Args:

@@ -75,7 +75,7 @@ class Inputs:
         """Whether the function made a request that has no response yet."""
         return bool(self._missing)
 
-    async def call(self, method: str, params: Mapping[str, Any] | None, key: str | None) -> dict[str, Any]:
+    async def ask(self, method: str, params: Mapping[str, Any] | None, key: str | None) -> dict[str, Any]:
         """Return the client's response to a request.
 
         Args:

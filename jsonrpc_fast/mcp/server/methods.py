@@ -459,7 +459,7 @@ class Methods:
             except Exception as error:  # of a class of the application
                 return _failure(tool, context.request_id, error)
         try:
-            value = function.call(arguments, context)  # type: ignore[arg-type]  # it takes none
+            value = function.invoke(arguments, context)  # type: ignore[arg-type]  # it takes none
         except Exception as error:
             return _failure(tool, context.request_id, error)
         if is_awaitable(value):
@@ -497,7 +497,7 @@ class Methods:
                     return made_prompt(found, context.revision, None)
             raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
-        value = await _awaited(registered.function.call(converted, context))
+        value = await _awaited(registered.function.invoke(converted, context))
         description = registered.definition.description
         try:
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
@@ -682,7 +682,7 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
     given = dict(params)
     # It belongs to the protocol and is not a parameter of the function: `Context.meta` has it.
     given.pop("_meta", None)
-    value = await _awaited(function.call(_converted(function, given), context))
+    value = await _awaited(function.invoke(_converted(function, given), context))
     try:
         return sendable(value)[0]
     except NotSendable as error:
@@ -698,7 +698,7 @@ async def _read_by(
         RpcError: There is no such resource, because its path would leave a folder: see `safe_join`.
     """
     try:
-        return await _awaited(registered.function.call(parts, context))
+        return await _awaited(registered.function.invoke(parts, context))
     except UnsafePart as error:
         raise not_found(uri, context.revision) from error
 

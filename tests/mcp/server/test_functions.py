@@ -69,7 +69,7 @@ def test_a_function_without_arguments() -> None:
     function = RegisteredFunction(ping)
     assert function.schema() == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     assert (function.name, function.description) == ("ping", "Answers.")
-    assert function.call(function.convert({}), NO_CONTEXT) == "pong"
+    assert function.invoke(function.convert({}), NO_CONTEXT) == "pong"
 
 
 def test_arguments_are_converted_to_the_annotated_types() -> None:
@@ -78,9 +78,9 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
 
     function = RegisteredFunction(at)
     converted = function.convert({"point": {"x": 1}, "day": "2026-07-28"})
-    assert function.call(converted, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 1)
+    assert function.invoke(converted, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 1)
     texts = function.convert({"point": {"x": "1"}, "day": "2026-07-28", "count": "3"}, strict=False)
-    assert function.call(texts, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 3)
+    assert function.invoke(texts, NO_CONTEXT) == (Point(1, 0), date(2026, 7, 28), 3)
 
 
 @rows(
@@ -108,7 +108,7 @@ def test_the_context_is_not_an_argument() -> None:
     function = RegisteredFunction(named)
     assert list(function.parameters) == ["name"]
     context: Any = object()
-    assert function.call({"name": "a"}, context) == ("a", context)
+    assert function.invoke({"name": "a"}, context) == ("a", context)
     with pytest.raises(ValueError, match=r"^/: has an unknown member$"):
         function.convert({"name": "a", "context": 1})
 
@@ -125,7 +125,7 @@ def test_arguments_without_conversion() -> None:
         return members
 
     function = RegisteredFunction(anything, converts=False)
-    assert function.call(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
+    assert function.invoke(function.convert({"a": "1", "b": [2]}), NO_CONTEXT) == {"a": "1", "b": [2]}
 
 
 def test_a_bound_method_and_a_callable_object() -> None:
@@ -203,7 +203,7 @@ def test_an_annotation_may_be_a_name_of_the_function_around_it() -> None:
 
     function = register()
     assert list(function.parameters) == ["place"]
-    assert function.call(function.convert({"place": {"name": "here"}}), NO_CONTEXT) == "here"
+    assert function.invoke(function.convert({"place": {"name": "here"}}), NO_CONTEXT) == "here"
 
 
 def test_a_name_of_a_function_that_is_not_around_it_is_not_defined() -> None:
@@ -235,7 +235,7 @@ def test_a_class_is_a_function_that_returns_its_instances() -> None:
     function = RegisteredFunction(Point, role="tool")
     assert function.returns is Point
     assert function.schema()["properties"] == {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}}
-    assert function.call(function.convert({"x": 1}), NO_CONTEXT) == Point(1)
+    assert function.invoke(function.convert({"x": 1}), NO_CONTEXT) == Point(1)
 
 
 def test_the_annotations_of_a_signature_that_a_decorator_has_made() -> None:
