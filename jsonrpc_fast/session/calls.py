@@ -48,7 +48,7 @@ from ..hooks import Outcome
 from ..profile import JSONRPC
 from ..support import cancelled_errors, check_callable, check_seconds
 from ..types import UNSET, MessageId
-from .conventions import ProgressToken, is_wide
+from .conventions import ProgressToken
 from .options import Rules
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
@@ -448,7 +448,7 @@ class Calls:
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """Return the notification about a call that was given up, as after `expire`; b"" if the convention has none."""
-        if call.method in self._rules.convention.never_cancelled or is_wide(call.id):
+        if call.method in self._rules.convention.never_cancelled:
             return b""
         message = self._rules.convention.cancellation(call.id, reason)
         return b"" if message is None else self._notice(*message)
@@ -565,7 +565,7 @@ class Calls:
         token = token_of(decoded(params))
         if token is None:
             with_token = convention.with_item_token if is_stream else convention.with_token
-            params = with_token(decoded(params), str(call.id) if is_wide(call.id) else call.id)
+            params = with_token(decoded(params), call.id)
             token = token_of(params)
         if token is not None:
             call.token = token

@@ -11,9 +11,6 @@ JSON-RPC 2.0 defines none of these. The convention of another protocol is a subc
 
 A peer need not know the ping: the error "Method not found" is a response too.
 
-No notification carries an integer beyond 64 bits: most peers would read another number there, and take it for the id of
-another request. A request with such an id is not cancelled, and the peer gets no progress for such a token.
-
 A side that begins to close says goodbye: the notification has the id of the last request that this side has read. The
 peer sends no more requests, and knows that later ones are not served (like GOAWAY in HTTP/2).
 
@@ -288,12 +285,6 @@ def _is_token(value: object) -> TypeGuard[ProgressToken]:
     return type(value) is int or type(value) is str
 
 
-def is_wide(id: object) -> bool:
-    """Return whether an id is an integer beyond 64 bits, which params cannot hold."""
-    # orjson reads and writes integers from the least int64 to the greatest uint64.
-    return type(id) is int and not -(2**63) <= id < 2**64
-
-
 def _is_number(value: object) -> bool:
     return type(value) is int or type(value) is float
 
@@ -304,4 +295,4 @@ def _with_member(params: Any, name: str, value: Any) -> Any:
 
 def _token_in(params: object, name: str) -> ProgressToken | None:
     token = params.get(name) if isinstance(params, dict) else None
-    return token if _is_token(token) and not is_wide(token) else None
+    return token if _is_token(token) else None

@@ -39,7 +39,7 @@ from ..support import cancelled_errors
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
 from .calls import Call, Calls
-from .conventions import Cancellation, Goodbye, Progress, is_wide
+from .conventions import Cancellation, Goodbye, Progress
 from .driver import Driver
 from .inbound import Phase, Serving
 from .options import RULES, Rules
@@ -495,7 +495,7 @@ class Engine(Serving):
         was.
         """
         last = self.last_read
-        if last is None or is_wide(last):
+        if last is None:
             return b""
         return self._notice(self.calls.goodbye, None if isinstance(last, Unset) else last)
 
