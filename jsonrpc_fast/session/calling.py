@@ -117,7 +117,7 @@ class Calling(StreamCaller):
             # The only call of a handler is sent at once: if all calls of both peers waited for calls back, none would
             # end.
             if not is_only and self._must_wait(1):
-                timeout = await self.wait_for_room(1, timeout)
+                timeout = await self.wait_to_send(1, timeout)
             future = self._started_loop().create_future()
             seconds: Any = self._engine.rules.timeout if timeout is UNSET else timeout
             call = self._engine.call(
@@ -196,7 +196,7 @@ class Calling(StreamCaller):
             raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
         with waiting() as may_exceed:
             if not may_exceed:
-                timeout = await self.wait_for_room(count, timeout)
+                timeout = await self.wait_to_send(count, timeout)
             return await self._call_batch(items, count, timeout, may_exceed, extra)
 
     async def _call_batch(
@@ -275,7 +275,7 @@ class Calling(StreamCaller):
 
     async def _wait_to_notify(self, timeout: float | Unset | None) -> None:
         with waiting():
-            await self.wait_for_room(0, None if timeout is UNSET else timeout)
+            await self.wait_to_send(0, None if timeout is UNSET else timeout)
 
     def notify_soon(
         self,
@@ -345,7 +345,7 @@ class Calling(StreamCaller):
         idle_seconds = self.seconds_of(idle_timeout)
 
         async def begin() -> Items:
-            seconds = await self.wait_for_room(1, timeout)
+            seconds = await self.wait_to_send(1, timeout)
             items = Items(engine, loop, lambda: bool(self._driver.wait_queue.waiters), max_items)
             items.call = engine.call(
                 method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
@@ -420,7 +420,7 @@ class Calling(StreamCaller):
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         return timeout
 
-    async def wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
+    async def wait_to_send(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return the remaining timeout.
 
         Returns at once if the session is closed; sending then raises the error.
@@ -440,7 +440,7 @@ class Calling(StreamCaller):
     def _must_wait(self, calls: int) -> bool:
         engine, driver = self._engine, self._driver
         return engine.may_call and (
-            not engine.calls.has_room(calls)
+            not engine.calls.may_begin(calls)
             or driver.transport.write_buffer_bytes > HIGH_WATER_BYTES
             or bool(driver.wait_queue.waiters)  # earlier waiters go first
         )
@@ -449,7 +449,7 @@ class Calling(StreamCaller):
         engine, driver = self._engine, self._driver
         if not engine.may_call:
             return True  # the engine then raises the reason
-        if not engine.calls.has_room(calls):
+        if not engine.calls.may_begin(calls):
             return False
         # The buffer may be above HIGH_WATER_BYTES although the transport does not block: one waiter passes then.
         if has_drained or driver.transport.write_buffer_bytes <= HIGH_WATER_BYTES:

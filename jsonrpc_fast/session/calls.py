@@ -142,7 +142,7 @@ class Calls:
         """Return the number of calls in flight."""
         return len(self._pending)
 
-    def has_room(self, calls: int = 1) -> bool:
+    def may_begin(self, calls: int = 1) -> bool:
         """Return whether this many more calls may be in flight."""
         return len(self._pending) + calls <= self._rules.max_calls
 

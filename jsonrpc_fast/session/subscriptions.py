@@ -367,7 +367,7 @@ class Subscriptions:
                 response.set_exception(error)
 
         with waiting(), contextlib.ExitStack() as stack:
-            seconds = await routes.session.wait_for_room(1, timeout)
+            seconds = await routes.session.wait_to_send(1, timeout)
             call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
             # The response is expected for 5 minutes after the timeout, to unsubscribe.
             late_seconds = None if seconds is None else seconds + 300.0

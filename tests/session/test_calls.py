@@ -60,7 +60,7 @@ class CallsMachine(RuleBasedStateMachine):
     @rule(target=calls, timeout=SECONDS, idle_timeout=SECONDS)
     def begin(self, timeout: float | None, idle_timeout: float | None) -> Call:
         if len(self.in_flight) == 6:
-            assert not self.tracked.has_room()
+            assert not self.tracked.may_begin()
             with pytest.raises(StateError):
                 self.tracked.begin("m", self.now, timeout, idle_timeout)
             return self.begun[-1]

@@ -301,9 +301,7 @@ async def test_an_id_that_a_goodbye_cannot_name_does_not_keep_a_session_open(id:
 @rows("convention", [LspConvention(), McpConvention(), AcpConvention()])
 @rows("ends_by", ["timeout", "task", "cancel"])
 @pytest.mark.virtual_time
-async def test_calls_whose_ids_exceed_64_bits_are_cancelled_by_their_ids(
-    convention: Convention, ends_by: str
-) -> None:
+async def test_calls_whose_ids_exceed_64_bits_are_cancelled_by_their_ids(convention: Convention, ends_by: str) -> None:
     ids = iter(range(2**64, 2**64 + 2))
     async with session_and_wire(convention=convention, id_factory=lambda: next(ids)) as (session, wire):
         calls = [asyncio.create_task(session.call("m", timeout=10)) for _ in range(2)]

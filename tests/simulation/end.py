@@ -450,7 +450,7 @@ class End(Driver):
                 plan.method, self._params(plan), timeout, idle_timeout, on_progress, waiter=(plan, callback)
             )
         except (ConnectionLost, StateError) as error:
-            if isinstance(error, StateError) and self.engine.calls.has_room():
+            if isinstance(error, StateError) and self.engine.calls.may_begin():
                 raise
             return None
         self.in_flight[call] = plan
@@ -476,7 +476,7 @@ class End(Driver):
         try:
             calls = self.engine.call_batch(items, random.choice(TIMEOUTS), lambda index: (plans[index], None))
         except (ConnectionLost, StateError) as error:
-            if isinstance(error, StateError) and self.engine.calls.has_room(size):
+            if isinstance(error, StateError) and self.engine.calls.may_begin(size):
                 raise
             return
         self.in_flight.update((call, plan) for call, plan in zip(calls, plans, strict=True) if call is not None)
