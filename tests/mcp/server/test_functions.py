@@ -136,10 +136,10 @@ def test_a_bound_method_and_a_callable_object() -> None:
         def __call__(self, a: int) -> int:
             return a
 
-    assert RegisteredFunction(Adder().add).call({"a": 1, "b": 2}, NO_CONTEXT) == 3
+    assert RegisteredFunction(Adder().add).invoke({"a": 1, "b": 2}, NO_CONTEXT) == 3
     assert RegisteredFunction(Adder().add).name == "add"
     called = RegisteredFunction(Adder())
-    assert (called.call({"a": 1}, NO_CONTEXT), called.name, called.description) == (1, "Adder", None)
+    assert (called.invoke({"a": 1}, NO_CONTEXT), called.name, called.description) == (1, "Adder", None)
 
 
 def test_unsupported_signatures_are_refused() -> None:
@@ -225,10 +225,10 @@ def test_a_partial_keeps_annotations_context_name_and_docstring() -> None:
     by_name = RegisteredFunction(functools.partial(functools.partial(scale), factor=3), role="tool")
     assert (by_name.name, by_name.description, by_name.returns) == ("scale", "Scale a value.", int)
     assert by_name.schema()["properties"] == {"value": {"type": "integer"}, "factor": {"type": "integer", "default": 3}}
-    assert by_name.call({"value": 2}, NO_CONTEXT) == 6
+    assert by_name.invoke({"value": 2}, NO_CONTEXT) == 6
     by_position = RegisteredFunction(functools.partial(scale, 2))
     assert list(by_position.parameters) == ["factor"]
-    assert by_position.call({"factor": 5}, NO_CONTEXT) == 10
+    assert by_position.invoke({"factor": 5}, NO_CONTEXT) == 10
 
 
 def test_a_class_is_a_function_that_returns_its_instances() -> None:
