@@ -33,9 +33,6 @@ MAX_PATTERNS: Final = 250
 """Maximum number of regular expressions in a schema; compiling one can take several milliseconds."""
 MAX_VALUES: Final = 1_000_000
 """Maximum number of values in a value to validate, including nested ones."""
-MAX_FAULTS: Final = 20
-"""Maximum number of faults that are reported for one value."""
-
 _MAX_BACKTRACKS: Final = 100_000
 _BACKTRACKS: Final = r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+"
 # The groups contain no other group.
@@ -48,6 +45,8 @@ _PATTERN_WORK: Final = 50_000_000  # steps over characters, 0.2 to 0.5 seconds
 _LISTING_WORK: Final = 50_000  # listing the faults is slower: it does not stop at the first one
 
 
+MORE: Final = "more"
+"""The keyword of the fault that says how many others are not listed."""
 SCHEMA_MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 """Keywords whose values are schemas by name."""
 DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "example", "examples"})
@@ -103,7 +102,7 @@ class Schema:
             raise ValueError("the schema cannot be used: it branches too much")
 
     def faults(self, value: Any) -> list[SchemaFault]:
-        """Return the faults of a JSON value, at most MAX_FAULTS; [] if it is valid."""
+        """Return the faults of a JSON value; [] if it is valid. After 20 faults the last one says how many more."""
         depth, count = measure(value, MAX_VALUE_DEPTH, MAX_VALUES)
         if depth > MAX_VALUE_DEPTH:
             return [SchemaFault("", "depth", f"nests deeper than {MAX_VALUE_DEPTH}")]
@@ -120,8 +119,14 @@ class Schema:
                 return []
             if work <= _LISTING_WORK:
                 errors = self._validator.iter_errors(value)
-                faults = (fault for error in errors for fault in faults_of(error, self._schema))
-                return [*itertools.islice(faults, MAX_FAULTS)]
+                found = (fault for error in errors for fault in faults_of(error, self._schema))
+                faults = [*itertools.islice(found, 20)]
+                more = sum(1 for _ in found)
+                return (
+                    [*faults, SchemaFault("", MORE, f"has {more} more fault{'s' if more > 1 else ''}")]
+                    if more
+                    else faults
+                )
         except ValueError:  # not a JSON value, or a pattern backtracked too often
             pass
         return [SchemaFault("", "", "does not match the schema")]

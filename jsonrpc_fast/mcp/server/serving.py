@@ -2,8 +2,9 @@
 
 Rules:
   - Each client has its own connection. The lifespan begins before the connection starts, and ends after it.
-  - In one process (`in_process`), the server runs while the client's transport is connected. If the lifespan cannot
-    begin, `connect` raises its exception. `wait_closed` of the client also waits for the server.
+  - In one process (`in_process`), the server runs while the client's transport is connected. If its lifespan cannot
+    begin, or its connection cannot be made, `connect` raises the exception. `wait_closed` of the client also waits for
+    the server.
   - Over stdio, the tasks are ended before the lifespan, because their functions may use its resources.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Unpack
 
 from ...codec import Request as Message
@@ -52,40 +52,31 @@ class InProcess(MemoryTransport):
     """The client's end of a channel to a server. The server runs while the transport is connected.
 
     Args:
-        run: Serves one transport until it closes, like `Server.run`.
-        tool_scopes: Returns the scopes of a tool, for servers that pass calls on: tokens are not checked here.
-        lifespan: The lifespan of the server. If it cannot begin, neither can the transport.
-        profile: The profile of both ends.
-        raw: Whether the server takes payloads as `Raw`.
+        server: The server.
     """
 
     channel: _ServedChannel
 
-    def __init__(
-        self,
-        run: Callable[[Transport], Awaitable[None]],
-        tool_scopes: Callable[[str], frozenset[str]],
-        lifespan: AbstractAsyncContextManager[Any],
-        profile: Profile,
-        *,
-        raw: bool = False,
-    ) -> None:
+    def __init__(self, server: Served) -> None:
         channel, served = _ServedChannel.pair()
-        super().__init__(channel, profile=profile)
+        super().__init__(channel, profile=server.profile)
         self.channel.serve = self._serve
-        self.tool_scopes = tool_scopes
-        self._served = MemoryTransport(served, profile=profile, raw=raw)
-        self._run = run
-        self._lifespan = lifespan
+        # Tokens are not checked here, but a server that passes calls on needs the scopes.
+        self.tool_scopes: Callable[[str], frozenset[str]] = server.tool_scopes
+        self._served = MemoryTransport(served, profile=server.profile, raw=server.keeps_raw)
+        self._server = server
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
         try:
-            # Entered here, although `run` does so, too: if the lifespan cannot begin, `connect` must fail, not a task.
-            async with self._lifespan:
+            # Entered here, although `_run` does so, too: if the lifespan cannot begin, `connect` must fail, not a task.
+            async with self._server.lifespan:
+                connection = self._server.connection(self._served, {})
                 if not ready.done():
                     ready.set_result(None)
-                await self._run(self._served)
+                await self._server._run(connection, self._served)
         except Exception as error:
+            # The client must not wait for a server that is gone.
+            await self._served.disconnect()
             if ready.done():
                 raise
             ready.set_exception(error)
@@ -160,7 +151,9 @@ class Served:
             TypeError, ValueError: An option has a wrong type or value.
             Exception: Whatever the lifespan or the transport raises when it starts.
         """
-        connection = self.connection(transport, options)
+        await self._run(self.connection(transport, options), transport)
+
+    async def _run(self, connection: FrontSession, transport: Transport) -> None:
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -216,7 +209,7 @@ class Served:
         async with mcp.connect(server) as client:  # which calls it
             result = await client.call_tool("add", {"a": 1, "b": 2})
         """
-        return InProcess(self.run, self.tool_scopes, self.lifespan, self.profile, raw=self.keeps_raw)
+        return InProcess(self)
 
     def on_signal(self) -> None:
         """Begin to shut down, at the first signal of `serve_stdio`: end all subscriptions with their responses."""

@@ -24,7 +24,7 @@ from ...support import child_of, pointer_parts
 from ..protocol.contents import text_content
 from ..protocol.definitions import Tool
 from ..protocol.faults import SchemaFault
-from ..protocol.schemas import Schema
+from ..protocol.schemas import MORE, Schema
 from ..protocol.versions import Revision
 from .blocks import ToolResult, has_blocks
 from .contents import listed_blocks, made_blocks
@@ -32,8 +32,6 @@ from .forms import without_unset
 from .outputs import OutputType
 from .sending import sendable, sendable_text, shown_text
 
-_MAX_ROUNDS: Final = 8
-"""How many times arguments are checked. Each check finds at most MAX_FAULTS (`schemas.py`) faults."""
 _NAME: Final = r"[A-Za-z0-9_.-]{1,128}"  # specification 2025-11-25, "Tool Names"
 
 
@@ -86,8 +84,9 @@ class CheckedTool:
                 faults = self._input.faults(read)
                 if not faults:
                     return read, []
-        # Several rounds, because a value that was read from a string may contain such strings itself.
-        for _ in range(0 if self._is_strict else _MAX_ROUNDS):
+        # Several rounds, because a value that was read from a string may contain such strings itself, and a check lists
+        # 20 faults.
+        for _ in range(0 if self._is_strict else 8):
             before = read
             # Only at a fault: a string that the schema accepts stays a string.
             for path in {fault.path for fault in faults}:
@@ -97,9 +96,11 @@ class CheckedTool:
         if not faults:
             return read, []
         # The caller sent a string, not the value inside it, so the fault is reported at the string.
-        inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
+        listed = [fault for fault in faults if fault.keyword != MORE]
+        more = [fault for fault in faults if fault.keyword == MORE]
+        inside = [fault.path for fault in listed if not fault.path or _is_in_text(arguments, fault.path)]
         texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
-        return arguments, [fault for fault in faults if fault.path not in inside] + texts
+        return arguments, [fault for fault in listed if fault.path not in inside] + texts + more
 
     def refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
         """Return the `CallToolResult` for arguments with these faults."""

@@ -53,6 +53,18 @@ async def test_a_server_that_cannot_begin() -> None:
     await transport.close()
 
 
+async def test_a_server_whose_connection_cannot_be_made() -> None:
+    class Broken(Server):
+        def connection(self, transport: Any, options: Any) -> Any:
+            raise RuntimeError("no room for a client")
+
+    server = Broken("test", "1")
+    with pytest.raises(RuntimeError, match="no room for a client"):
+        async with asyncio.timeout(5), mcp.connect(server):
+            pass
+    assert server.connections == set()
+
+
 async def test_it_is_used_once() -> None:
     transport = Server("test", "1").in_process()
     await transport.start()

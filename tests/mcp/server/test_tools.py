@@ -250,3 +250,14 @@ def test_a_text_is_a_block_and_structured_content_where_the_revision_has_it(vers
     assert CheckedTool(checked).result("é\n", REVISIONS[version]) == block
     numbers = CheckedTool(checked, output_type(int)).result("é\n", REVISIONS[version])
     assert numbers["isError"] is True
+
+
+def test_a_refusal_says_how_many_faults_it_does_not_list() -> None:
+    names = [f"k{number}" for number in range(30)]
+    tool = CheckedTool(Tool(name="take", input_schema={"type": "object", "required": names}))
+    *lines, last = tool.refusal(tool.read_arguments({})[1])["content"][0]["text"].splitlines()
+    assert (len(lines), last) == (21, "/: has 10 more faults")
+    typed = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    tool = CheckedTool(Tool(name="take", input_schema=typed))
+    *lines, last = tool.refusal(tool.read_arguments(dict.fromkeys(names, "x"))[1])["content"][0]["text"].splitlines()
+    assert (len(lines), last) == (21, "/: has 10 more faults")
