@@ -21,9 +21,8 @@ from pathlib import Path
 import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tools.packages import ROOT, built, extras, unpack
+from tools.packages import ROOT, built, commit_time, extras, unpack
 from tools.programs import FREE_THREADED, NIGHTLY, PROGRAMS, PYTEST, PYTHONS
-from tools.sources import commit_time
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types", "tests"]

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from .sources import ROOT
+from .packages import ROOT
 
 PORTS: Final = (
     *("x86_64-linux-musl", "aarch64-linux-musl", "x86_64-macos", "aarch64-macos"),

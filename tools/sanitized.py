@@ -13,7 +13,7 @@ from typing import Final
 
 from jsonrpc_fast.framing.frames import STREAM_FRAMINGS
 
-from .sources import ROOT, copy_sources
+from .packages import ROOT, copy_sources
 
 FOLDER: Final = ROOT / "build" / "sanitizers"
 FLAGS: Final = (

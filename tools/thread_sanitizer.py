@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from .sources import ROOT, copy_sources
+from .packages import ROOT, copy_sources
 
 PYTHONS: Final = ("python3.14t", "python3.13t")
 FLAGS: Final = ("-O1", "-g", "-w", "-fPIC", "-fno-omit-frame-pointer", "-fsanitize=thread")
