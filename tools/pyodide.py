@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from .sources import ROOT
+from .packages import ROOT
 
 TOOLS: Final = ("hypothesis>=6.100,<6.130", "pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3")
 PROGRAM: Final = """
