@@ -21,8 +21,9 @@ NUMBERS = pytest.StashKey[dict[int, int]]()
 
 
 def is_shared(config: pytest.Config) -> bool:
-    """Return whether the command line names folders alone."""
-    return config.getoption("dist", None) == "loadfile" and all(os.path.isdir(each) for each in config.args)
+    """Return whether the command line names folders alone. Sizes say nothing of slow tests, which take minutes."""
+    names_folders = all(os.path.isdir(each) for each in config.args)
+    return config.getoption("dist", None) == "loadfile" and names_folders and not config.getoption("slow")
 
 
 def divided(files: list[Path], count: int) -> list[list[Path]]:
