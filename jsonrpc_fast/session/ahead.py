@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
 from ..codec import Notification, Request
@@ -30,7 +31,7 @@ class Withdrawn(NamedTuple):
         return self.request.id
 
 
-def look_ahead(convention: Convention, items: list[Any]) -> None:
+def look_ahead(convention: Convention, items: MutableSequence[Any]) -> None:
     """Put a `Withdrawn` in place of each request in a list whose cancellation follows.
 
     The list contains what the codec returned.
@@ -44,8 +45,8 @@ def look_ahead(convention: Convention, items: list[Any]) -> None:
 def _withdraw(
     convention: Convention,
     method: str,
-    items: list[Any],
-    places: dict[tuple[type, MessageId], tuple[list[Any], int] | None],
+    items: MutableSequence[Any],
+    places: dict[tuple[type, MessageId], tuple[MutableSequence[Any], int] | None],
 ) -> None:
     """Replace requests in a list.
 

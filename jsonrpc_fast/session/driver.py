@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from ..handlers import RequestContext
+from ..types import TURN_SECONDS
 from .calls import Call
 from .requests import Destination, InboundRequest
 from .running import Run
@@ -27,6 +28,10 @@ class Driver:
     def time(self) -> float:
         """Return the current time, in seconds of a monotonic clock."""
         return time.monotonic()
+
+    def turn_end(self) -> float:
+        """Return until when the engine may continue in this turn."""
+        return self.time() + TURN_SECONDS
 
     def make_context(
         self, method: str, request: InboundRequest | None, destination: Destination | None, /

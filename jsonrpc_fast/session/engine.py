@@ -24,7 +24,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
@@ -41,7 +42,7 @@ from .ahead import Withdrawn, look_ahead
 from .calls import Call, Calls
 from .conventions import Cancellation, Goodbye, Progress
 from .driver import Driver
-from .inbound import Phase, Serving
+from .inbound import AHEAD_ITEMS, Phase, Serving
 from .options import RULES, Rules
 from .requests import Destination, InboundBatch, id_in_flight
 
@@ -79,7 +80,38 @@ class Engine(Serving):
 
     # Receiving.
 
-    def look_ahead(self, items: list[Any]) -> None:
+    def be_late(self) -> None:
+        """Keep what is received from now on for later turns, because this one is over."""
+        if self.batch is None:
+            self.late = deque()
+            self._begin_batch(self._receive_late(self.late))
+            self.driver.soon()
+
+    def _receive_now(self, *kinds: type) -> None:
+        """Receive the messages of these kinds that wait for a later turn."""
+        if self.late:
+            late, messages = self.late, list(self.late)
+            late.clear()
+            late.extend(message for message in messages if type(message) not in kinds)
+            for message in messages:
+                if type(message) in kinds:
+                    self._receive(message, None)
+
+    def turn(self) -> None:
+        if self.late:
+            self.look_ahead(self.late)
+        super().turn()
+
+    def _receive_late(self, late: deque[Any]) -> Iterator[None]:
+        while late:
+            message = late.popleft()
+            if type(message) is list:
+                yield from self._receive_batch(message, None)
+            elif self.phase is not Phase.LOST:  # otherwise the peer could not get a response
+                self._receive_alone(message, None)
+                yield
+
+    def look_ahead(self, items: MutableSequence[Any]) -> None:
         """Withdraw the requests that are cancelled among messages that were read together, before they are received."""
         self.run_callback(look_ahead, self.rules.convention, items)
 
@@ -100,6 +132,11 @@ class Engine(Serving):
         """Handle a message that is not plain (see `PlainServer`)."""
         if self.phase is Phase.LOST:
             return None
+        if self.late is not None and destination is None:
+            self.late.append(message)
+            if len(self.late) == AHEAD_ITEMS:
+                self.update_reading()
+            return None
         kind = type(message)
         # The credit is often 0 only because it was not counted yet, or was used up by responses that have been sent
         # since.
@@ -117,10 +154,13 @@ class Engine(Serving):
                 for _ in steps:
                     pass
             return None
-        if (kind is Request or kind is Withdrawn) and not self.is_draining:
+        self._receive_alone(message, destination)
+        return None
+
+    def _receive_alone(self, message: Any, destination: Destination | None) -> None:
+        if (type(message) is Request or type(message) is Withdrawn) and not self.is_draining:
             self.last_read = message.id
         self._receive(message, destination)
-        return None
 
     def _receive(self, message: Any, destination: Destination | None, batch: InboundBatch | None = None) -> None:
         kind = type(message)
@@ -482,6 +522,8 @@ class Engine(Serving):
     def begin_draining(self) -> None:
         """Refuse new requests, and call `Driver.idle` when what was received is served."""
         self.enter(Phase.DRAINING)
+        if self.late is not None:
+            self.driver.soon()
 
     @property
     def has_read_a_request(self) -> bool:
@@ -522,6 +564,7 @@ class Engine(Serving):
             tells_peer: Whether the peer is notified that it need not continue with them, if the convention allows it.
         """
         self.may_call = False
+        self._receive_now(Response)
         self.driver.left()
         for call in self.calls.lose():
             self._settled(call)
@@ -533,6 +576,7 @@ class Engine(Serving):
 
         Of a batch that takes several turns only the responses are still received.
         """
+        self._receive_now(Response, Notification)
         self.enter(Phase.LOST)
         self.finish_batch()
         self.lose_calls()

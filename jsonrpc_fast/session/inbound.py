@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import contextvars
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextvars import Context
 from enum import Enum, IntEnum
@@ -64,13 +64,15 @@ from ..handlers.awaiting import discard
 from ..handlers.results import encode_models, response_to_error, response_to_failure
 from ..hooks import Outcome
 from ..support import HANDLER_FAILURES, cancelled_errors, is_foreign_cancellation, is_future
-from ..types import NEVER_AWAITABLE, TURN_SECONDS, UNSET, MessageId, Unset
+from ..types import NEVER_AWAITABLE, UNSET, MessageId, Unset
 from .conventions import ProgressToken
 from .driver import Driver
 from .options import Rules
 from .requests import Destination, InboundBatch, InboundRequest, id_in_flight
 from .running import Item, Run, RunState, Trace, current_run, detached
 
+AHEAD_ITEMS: Final = 256
+"""How many messages are read, at most, before those that a turn had no time for have begun."""
 PAUSE_SECONDS: Final = 0.5
 """Seconds for which reading pauses for a peer that reads nothing."""
 STALL_SECONDS: Final = 30.0
@@ -139,7 +141,8 @@ class Serving(PlainServer):
         deadline: When to call `tick`, in seconds; infinite if there is no need.
         refused_bytes: The size of the refusals that were written since the peer has read.
         full_streams: The number of streams that have room for no more items.
-        batch: The rest of a batch that is received over several turns.
+        batch: The rest of a batch that is received over several turns, or of what a turn had no time for.
+        late: The messages of the latter, which may become more; None if there is none.
     """
 
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules) -> None:
@@ -164,6 +167,7 @@ class Serving(PlainServer):
         self.refused_bytes: int = 0
         self.full_streams: int = 0
         self.batch: Iterator[None] | None = None
+        self.late: deque[Any] | None = None
 
     @property
     def is_draining(self) -> bool:
@@ -321,7 +325,9 @@ class Serving(PlainServer):
     def update_reading(self) -> None:
         """Stop or resume reading, after a change of what decides it."""
         may_read = self.flow is Flow.READS or self.flow is Flow.REFUSES
-        self.driver.set_reading(may_read and self.batch is None and not self.full_streams)
+        # A cancellation is read although its request waits for a later turn.
+        is_behind = self.batch is not None and (self.late is None or len(self.late) >= AHEAD_ITEMS)
+        self.driver.set_reading(may_read and not is_behind and not self.full_streams)
 
     # The requests that are being served.
 
@@ -539,7 +545,7 @@ class Serving(PlainServer):
         Args:
             may_call: Whether the function of the first message may be called: the peer reads.
         """
-        end = self.driver.time() + TURN_SECONDS
+        end = self.driver.turn_end()
         group = self.rules.group
         while self.queue:
             run = next(iter(self.queue))
@@ -616,18 +622,26 @@ class Serving(PlainServer):
         """Receive items of a batch for one turn."""
         steps = self.batch
         assert steps is not None
-        end = self.driver.time() + TURN_SECONDS
+        if self._waits_for_stream:
+            return
+        end = self.driver.turn_end()
         is_left = True
         try:
             for _ in steps:
-                if self.driver.time() >= end:
+                if self.driver.time() >= end or self._waits_for_stream:
                     return
             is_left = False
         finally:
             if is_left:
                 self.driver.soon()
+                self.update_reading()
             elif self.batch is steps:
                 self._end_batch()
+
+    @property
+    def _waits_for_stream(self) -> bool:
+        """Whether the consumer of a stream has to take what it has before more of it is received."""
+        return self.full_streams > 0 and self.late is not None and self.phase is Phase.OPEN
 
     def finish_batch(self) -> None:
         """Receive the rest of a batch at once, because another message has arrived or the conversation ends."""
@@ -642,7 +656,7 @@ class Serving(PlainServer):
         self.update_reading()
 
     def _end_batch(self) -> None:
-        self.batch = None
+        self.batch = self.late = None
         self.update_reading()
         self._check_idle()
 

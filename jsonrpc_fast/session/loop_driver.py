@@ -25,6 +25,7 @@ from ..errors import ConnectionLost, StateError
 from ..handlers import RequestContext
 from ..handlers.awaiting import OuterCoroutine, resume
 from ..support import Waiters
+from ..transports.connection import turns
 from ..transports.protocol import Transport
 from .calls import Call
 from .driver import Driver
@@ -148,18 +149,23 @@ class LoopDriver(Driver):
         assert self.loop is not None
         return self.loop.time()
 
+    def turn_end(self) -> float:
+        return self.time() + turns.seconds
+
     def soon(self) -> None:
         if not self._is_turn_due and self.session is not None:
             assert self.loop is not None
             self._is_turn_due = True
+            turns.due += 1
             if self.session._engine.batch is not None:
-                # As in `Delivery.update`: first, the loop serves the sockets that have become readable meanwhile.
+                # As in `Connection.update`: first, the loop serves the sockets that have become readable meanwhile.
                 self.loop.call_soon(self.loop.call_soon, self._turn)
             else:
                 self.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
+        turns.due -= 1
         if self.session is not None:
             self.session._engine.turn()
 

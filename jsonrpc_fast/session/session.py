@@ -135,8 +135,8 @@ class Session(Calling):
         restore = set_callbacks(
             transport,
             onmessage=self._receiver(),
-            respond=engine.serve,
             onread=engine.look_ahead if has_cancellations else None,
+            onlate=engine.be_late,
             onerror=self._on_error,
             onclose=self._on_close,
             onend=self._on_end,
@@ -345,9 +345,9 @@ class Session(Calling):
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    def _count_message(self, heartbeat: Heartbeat, receive: Callable[..., None], *message: Any) -> None:
+    def _count_message(self, heartbeat: Heartbeat, receive: Callable[..., bytes | None], *message: Any) -> bytes | None:
         heartbeat.count()
-        receive(*message)
+        return receive(*message)
 
     def _count_failure(self, heartbeat: Heartbeat, id: MessageId, error: Exception) -> None:
         if isinstance(error, HttpStatusError | InvalidResponse):  # something has responded
@@ -438,9 +438,12 @@ class Session(Calling):
             self._engine.find = own.finder()
         return own.register(method, function, **options)
 
-    def _receiver(self) -> Callable[..., None]:
-        """Return the function for received messages, which takes the message, and its destination if it has its own."""
-        return self._engine.receive
+    def _receiver(self) -> Callable[..., bytes | None]:
+        """Return the function for received messages, which takes the message, and its destination if it has its own.
+
+        It may return a response for the stream.
+        """
+        return self._engine.serve
 
 
 def serving(

@@ -86,8 +86,13 @@ class Items:
         """Stop or resume reading, because of this stream."""
         if wanted is not self._has_stopped_reading:
             self._has_stopped_reading = wanted
-            self._engine.full_streams += 1 if wanted else -1
-            self._engine.update_reading()
+            engine = self._engine
+            engine.full_streams += 1 if wanted else -1
+            engine.update_reading()
+            if wanted:
+                engine.be_late()
+            elif engine.late is not None:
+                engine.driver.soon()
 
     def _resume_reading(self) -> None:
         if self._timer is not None:

@@ -2,7 +2,7 @@
 
 Rules:
   - Lines go to the logger `jsonrpc_fast.transports` at level DEBUG.
-  - A transport checks the level once, when it connects.
+  - A transport checks the level once, when it is made.
   - Methods and ids come from the peer: they are shortened and escaped, so they cannot forge a log line.
 """
 
@@ -20,25 +20,30 @@ from .channel import Channel
 _logger: Final = logger_of("transports")
 
 
-def log_for(channel: Channel, framing: str) -> WireLog | None:
-    """Return the log for a transport that has just connected; None if the logger is not enabled for DEBUG."""
-    return WireLog(channel.name, framing) if _logger.isEnabledFor(logging.DEBUG) else None
+def log_for(channel: Channel) -> WireLog | None:
+    """Return the log for a new transport; None if the logger is not enabled for DEBUG."""
+    return WireLog(channel) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
 class WireLog:
     """The log of one transport.
 
     Args:
-        label: The transport's name in each line.
-        framing: The transport's framing.
+        channel: The channel of the transport, whose name is in each line.
     """
 
-    def __init__(self, label: str, framing: str) -> None:
-        self._label = label
-        self._started = time.monotonic()
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._label = ""
+        self._started = 0.0
         self._received = 0
         self._sent = 0
-        _logger.debug("%s connected, framing %s", label, framing)
+
+    def connected(self, framing: str | None) -> None:
+        """Log that the channel is open."""
+        self._label = self._channel.name
+        self._started = time.monotonic()
+        _logger.debug("%s connected, framing %s", self._label, framing or "none")
 
     def received(self, item: object, size: int | None) -> None:
         """Log the item that was decoded from a text of `size` bytes; None: its size is not known."""

@@ -30,15 +30,16 @@ class Transport:
     Callbacks run on the event loop's thread, and methods must be called on it.
     """
 
-    onmessage: Callable[..., None] | None = None
-    """Called with each message or batch (`Received`). If each request has its own exchange, a `Destination` of
-    sessions may follow as the second argument: the place for the responses."""
-    respond: Callable[[Any], bytes | None] | None = None
-    """If set before the start, a transport may call it in place of the `onmessage` that is set then, for messages of
-    the stream that are not batches. It returns a response to be sent, as `encode_result` does, or None."""
+    onmessage: Callable[..., bytes | None] | None = None
+    """Called with each message or batch (`Received`). It may return what to send: the bytes of a response, as
+    `encode_result` returns it. If each request has its own exchange, a `Destination` of sessions may follow as the
+    second argument: the place for the responses."""
     onread: Callable[[list[Any]], None] | None = None
     """If set, called with the messages that were read together, before any of them is delivered. It may replace
     items of the list, which then go to `onmessage`. A transport that reads one message at a time never calls it."""
+    onlate: Callable[[], None] | None = None
+    """If set, called when messages have been delivered for a whole turn of the loop, and more of those that were read
+    together follow at once: the callee should keep them for later."""
     onerror: Callable[[Exception], None] | None = None
     """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
     onclose: Callable[[], None] | None = None
@@ -141,11 +142,14 @@ class Transport:
         raise NotImplementedError
 
     def pause_reading(self) -> None:
-        """Stop delivering until `resume_reading` is called."""
+        """Stop reading until `resume_reading` is called.
+
+        What is decoded already is still delivered: 63 messages at most, or 255 with `onread`.
+        """
         raise NotImplementedError
 
     def resume_reading(self) -> None:
-        """Resume delivering after `pause_reading`."""
+        """Resume reading after `pause_reading`."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -163,8 +167,8 @@ class Transport:
 
 _CALLBACKS: Final = (
     "onmessage",
-    "respond",
     "onread",
+    "onlate",
     "onerror",
     "onclose",
     "onend",

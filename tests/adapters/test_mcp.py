@@ -284,7 +284,7 @@ async def test_reading_pauses_while_the_session_does_not_receive() -> None:
             there.send(line)
         for _ in range(200):
             await asyncio.sleep(0)
-        assert len(read_stream._waiting) == adapter.MAX_READ_AHEAD
+        assert adapter.MAX_READ_AHEAD <= len(read_stream._waiting) < adapter.MAX_READ_AHEAD + 64
         assert there.write_buffer_bytes > 1_000_000
         for _ in range(2000):
             assert (await read_stream.receive()).message.method == "x"

@@ -60,7 +60,7 @@ BROKEN: Any = {
     "faults": (
         {"max_faults": 1},
         [b"[1]\n{}\n"],
-        "the peer sent more than 1 invalid messages",
+        "the peer sent more invalid messages than max_faults allows",
         ParseErrorCode.MISSING_JSONRPC,
         True,
     ),

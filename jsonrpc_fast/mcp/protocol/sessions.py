@@ -41,14 +41,13 @@ class McpSession(Session):
         """The revision that `initialize` agreed on; None without it."""
         raise NotImplementedError
 
-    def _receiver(self) -> Callable[..., None]:
+    def _receiver(self) -> Callable[..., bytes | None]:
         receive = super()._receiver()
 
-        def receive_checked(message: Received, destination: Destination | None = None) -> None:
+        def receive_checked(message: Received, destination: Destination | None = None) -> bytes | None:
             if type(message) is list and not (self.revision is not None and self.revision.profile.batches):
-                receive(ParseError.batch_not_allowed())
-            else:
-                receive(message, destination)
+                return receive(ParseError.batch_not_allowed())
+            return receive(message, destination)
 
         return receive_checked
 
