@@ -136,7 +136,7 @@ async def test_a_full_redis_makes_a_stream_end_with_a_fault(server: RedisServer)
 
 
 async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) -> None:
-    async with two_stores(server, command_seconds=0.1, lease_seconds=0.5) as (one, other):
+    async with two_stores(server, command_seconds=0.2, lease_seconds=0.8) as (one, other):
         first = await append(one, "s/1", None)
         follower = asyncio.create_task(rest_of(other, first))
         await until_subscribed(server)
@@ -147,7 +147,7 @@ async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) ->
                 assert await append(one, "s/1", b"x") == f"s/1-{number + 2}"
                 await append(one, f"t/{number}", b"x")
 
-        await asyncio.wait_for(write(), 10)  # 200 times 0.1 s would be longer
+        await asyncio.wait_for(write(), 20)  # 200 times 0.2 s would be longer
         with pytest.raises(ConnectionLost):
             await other.stream_of(first)
         server.send_signal(signal.SIGCONT)

@@ -34,7 +34,7 @@ def write_script(path: Path, text: str) -> None:
 
 
 def fake_npm(folder: Path, text: str) -> None:
-    write_script(folder.parent / "bin" / "npm", f'echo "$@" >> {folder}/calls\n{text}')
+    write_script(folder.parent / "bin" / "npm", f'echo "$@" >> "{folder}/calls"\n{text}')
 
 
 def calls(folder: Path) -> list[str]:

@@ -463,7 +463,7 @@ class TestStreams:
                     assert found == [number * 2 for number in range(100)]
             async with Service(connection, "s", {"m": lambda: 1}, queue="other", jetstream=stream):
                 with pytest.raises(CallTimeout, match="a stream stores this subject"):
-                    await ServiceClient(connection, "s").call("m", timeout=0.2)
+                    await ServiceClient(connection, "s").call("m", timeout=0.5)
 
     async def test_a_consumer_or_a_stream_that_is_gone_is_taken_up_again(
         self, stream_server: NatsServer, caplog: pytest.LogCaptureFixture

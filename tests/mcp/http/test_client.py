@@ -421,7 +421,7 @@ async def test_a_request_that_times_out_before_2026_07_28_is_cancelled_by_a_noti
     async with http_script(legacy(answer)) as server:
         async with mcp.connect(server.url, mode="legacy") as client:
             with pytest.raises(CallTimeout):
-                await client.call_tool("add", timeout=0.2)  # the request arrives before
+                await client.call_tool("add", timeout=0.5)  # the request arrives before
             await closed.wait()
         [call], [cancelled] = server.sent("tools/call"), server.sent("notifications/cancelled")
         assert cancelled.message["params"]["requestId"] == call.id
@@ -433,7 +433,7 @@ async def test_a_server_that_never_answers_the_probe_or_anything_else() -> None:
 
     async with http_script(answer) as server:
         with pytest.raises(HandshakeError):
-            async with mcp.connect(server.url, timeout=0.2):
+            async with mcp.connect(server.url, timeout=0.6):
                 pass
         assert [request.rpc for request in server.requests] == ["server/discover", "initialize"]
 
