@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, final, overload
 
 from .. import errors
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
@@ -171,6 +171,8 @@ class Request(_Message, Generic[P]):
         ValueError: The id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
+    if TYPE_CHECKING:
+        __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]]
     __match_args__ = ("id", "method", "params")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
@@ -244,6 +246,8 @@ class Notification(_Message, Generic[P]):
         ValueError: JSON-RPC defines a name in `extra`.
     """
 
+    if TYPE_CHECKING:
+        __match_args__: ClassVar[tuple[Literal["method"], Literal["params"]]]
     __match_args__ = ("method", "params")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
@@ -307,6 +311,8 @@ class Response(_Message, Generic[R]):
         ValueError: Both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
+    if TYPE_CHECKING:
+        __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]]
     __match_args__ = ("id", "result", "error")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
         # One of the two is always None. `| Any` saves users a check after a pattern or `is_error`.
@@ -383,6 +389,8 @@ class Error(_Value):
         ValueError: The code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
+    if TYPE_CHECKING:
+        __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]]
     __match_args__ = ("code", "message", "data")
     if TYPE_CHECKING:  # read-only; a slot and a property cannot share a name
 
