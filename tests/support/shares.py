@@ -56,7 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     files = config.stash.get(FILES, None)
-    return True if files is not None and collection_path.is_file() and collection_path not in files else None
+    if files is None or not collection_path.is_file():
+        return None
+    return None if collection_path.resolve() in files else True
 
 
 @pytest.hookimpl(optionalhook=True)
