@@ -39,7 +39,6 @@ _find_nan, _find_negative_nan = (
     re.compile(last + rb"(?<=[g\xe7].{6}[\xf0-\xff]" + last + rb")", re.DOTALL).search for last in (rb"\x7f", rb"\xff")
 )
 """Find NaN and infinities in the format of `marshal` by the last byte, which is rare. A few other values match too."""
-_SORT_KEYS: Final = 1 << 5  # orjson.OPT_SORT_KEYS
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
 
 
@@ -144,7 +143,8 @@ def dumps(
 def to_bytes(value: Any, sort_keys: bool = False) -> bytes | None:
     """Return a value as compact UTF-8; None if orjson would not write what the json module writes."""
     try:
-        text = _dumps(value, None, _SORT_KEYS if sort_keys else 0)
+        # orjson.OPT_SORT_KEYS
+        text = _dumps(value, None, (1 << 5) if sort_keys else 0)
         # It refuses what orjson and the json module write differently, or only one of them without `default`: values
         # that are not plain. A search in Python would take much longer.
         marked = marshal.dumps(value)

@@ -67,11 +67,6 @@ types: Any = _types  # not mcp_types, which stays installed after a downgrade to
 MAX_READ_AHEAD: Final = 256
 """Maximum number of messages that wait for the session; reading pauses at it."""
 
-_RESPONSE_SECONDS: Final = 0.5
-"""How long after its last response a session with pending requests sees the end of the stream."""
-
-_LINGER_TURNS: Final = 8
-"""How many turns of the loop a response waits for others: some 100 microseconds of an idle loop."""
 
 PROFILE: Final = MCP_2025_11_25.replace(name="mcp-sdk", null_members=True, empty_methods=True)
 """The rules of `MCP_2025_11_25`, relaxed as in the SDK."""
@@ -297,7 +292,8 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
             if isinstance(message, types.JSONRPCRequest):
                 self._open_requests.add(message.id)
                 # The transport waits for this many turns before it writes: several responses take one system call.
-                self._transport.linger_turns = _LINGER_TURNS
+                # How many turns of the loop a response waits for others: some 100 microseconds of an idle loop.
+                self._transport.linger_turns = 8
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
                 # The SDK sends no response to a cancelled request, so it must not hold back the end of the stream.
@@ -328,7 +324,8 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
         # The end of the stream is delayed only while responses still come.
         if self._open_requests and not self._is_closed:
             self._is_ending = True
-            self._end_timer = asyncio.get_running_loop().call_later(_RESPONSE_SECONDS, self._end)
+            # How long after its last response a session with pending requests sees the end of the stream.
+            self._end_timer = asyncio.get_running_loop().call_later(0.5, self._end)
         else:
             self._end()
 

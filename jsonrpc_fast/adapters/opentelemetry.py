@@ -34,7 +34,6 @@ __all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
 
 _NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_MAX_LENGTH: Final = 512  # maximum characters of a member: W3C Trace Context does not require more
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
 # The bucket boundaries that the semantic conventions recommend for durations of calls.
@@ -146,7 +145,8 @@ class TraceContextHooks(OpenTelemetryHooks):
         return span, carrier
 
     def request_received(self, id: MessageId, method: str, carrier: dict[str, str]) -> Span:
-        carrier = {name: value for name, value in carrier.items() if len(value) <= _MAX_LENGTH}
+        # Maximum characters of a member: W3C Trace Context does not require more.
+        carrier = {name: value for name, value in carrier.items() if len(value) <= 512}
         # Without a carrier there is nothing to parse, and an empty context would hide the current span.
         parent = _PROPAGATOR.extract(carrier) if carrier else None
         return self._serve(id, method, parent or None)

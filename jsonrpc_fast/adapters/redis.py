@@ -44,20 +44,12 @@ _Command: TypeAlias = "tuple[str | bytes | int, ...]"
 _Commands: TypeAlias = "tuple[_Command, ...]"
 
 # A pipeline is written and read as a whole: these bound the memory, and how long the first command waits for the last.
-_PIPELINE_BYTES: Final = 1024 * 1024
 _PIPELINE_ITEMS: Final = 256
-_READ_EVENTS: Final = 100
 _PAUSE_SECONDS: Final = 1.0
 """How long the store sends nothing to Redis after Redis failed to respond."""
 
-_RETRY_SECONDS: Final = (0.0, 0.05, 0.2)
-"""The delays before a pipeline is sent again because its connection broke."""
-
-_LISTEN_SECONDS: Final = 0.1
-"""The approximate time until a new follower is subscribed to its channels."""
 
 _DATA: Final = b"d"
-_NO_DATA: Final = b"n"
 _END: Final = b"e"
 
 _logger: Final = logger_of("mcp")
@@ -125,7 +117,7 @@ class RedisEventStore:
     async def append(self, stream: str, data: bytes | None) -> str:
         writing = self._writing.get(stream)
         key = self._key(stream)
-        field = (_NO_DATA, b"") if data is None else (_DATA, data)
+        field = (b"n", b"") if data is None else (_DATA, data)
         trim = ("MAXLEN", "~", self._max_events)
         if writing is None:
             writing = self._writing[stream] = _Writing()
@@ -174,7 +166,7 @@ class RedisEventStore:
                 # Cleared before the read: an event that is published during the read sets it again, and none is missed.
                 changed.clear()
                 try:
-                    events = await self._read(stream, number, _READ_EVENTS)
+                    events = await self._read(stream, number, 100)
                 except ConnectionLost:
                     if time.monotonic() > read_until:
                         raise
@@ -311,7 +303,8 @@ class RedisEventStore:
 
     async def _run(self, commands: Iterable[_Command]) -> list[Any]:
         """Run commands. If the connection breaks, run them again: any of them may run twice."""
-        retries = iter(_RETRY_SECONDS)
+        # The delays before a pipeline is sent again because its connection broke.
+        retries = iter((0.0, 0.05, 0.2))
         while True:
             # No transaction is needed: the commands belong to independent streams.
             pipeline = self._client.pipeline(transaction=False)
@@ -331,7 +324,7 @@ class RedisEventStore:
         for commands, _ in self._queue:
             count += 1
             size += sum(len(part) for command in commands for part in command if isinstance(part, bytes))
-            if count >= _PIPELINE_ITEMS or size >= _PIPELINE_BYTES:
+            if count >= _PIPELINE_ITEMS or size >= 1024 * 1024:
                 break
         some = self._queue[:count]
         del self._queue[:count]
@@ -409,7 +402,8 @@ class RedisEventStore:
                             await pubsub.subscribe(*new)
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
-                    message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
+                    # The approximate time until a new follower is subscribed to its channels.
+                    message = await pubsub.get_message(timeout=0.1)
                     # The confirmation of a subscription also wakes the followers: an event may have come before it.
                     if message is not None:
                         for event in self._followers.get(message["channel"], ()):

@@ -31,7 +31,6 @@ except ImportError as _missing:
 __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
 
 _CHUNK: Final = 1 << 18  # bytes; web3.py reads 4096 at a time
-_TAIL: Final = 64  # bytes; copying them is cheap
 _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
 
 
@@ -93,7 +92,8 @@ class IPCProvider(_Fast, web3.IPCProvider):
                         timeout.sleep(0)
                         continue
                     # A response that may be complete: parsing after each piece would take quadratic time.
-                    if (text[-_TAIL:].rstrip() or text.rstrip()).endswith((b"}", b"]")):
+                    # Bytes; copying them is cheap.
+                    if (text[-64:].rstrip() or text.rstrip()).endswith((b"}", b"]")):
                         try:
                             return self.decode_rpc_response(bytes(text))
                         except JSONDecodeError:

@@ -47,9 +47,6 @@ from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
 if TYPE_CHECKING:
     from ..session import Caller
 
-_INTERRUPT_SECONDS: Final = 0.2
-"""How long a program may take to end after its stdin is closed, if a signal has ended the command."""
-_MAX_FAULTS: Final = 10  # maximum number shown: a server that prints a log to stdout causes one fault per line
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
 _JSON_FILE: Final = re.compile(r"https?://[^?#]*\.json(?:[?#]|$)", re.IGNORECASE)
@@ -311,7 +308,8 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
                     await _initialize(session)
                 yield session
             except asyncio.CancelledError:  # a signal: a person is waiting for the prompt
-                asyncio.get_running_loop().call_later(_INTERRUPT_SECONDS, transport.abort)
+                # How long a program may take to end after its stdin is closed, if a signal has ended the command.
+                asyncio.get_running_loop().call_later(0.2, transport.abort)
                 raise
             # LSP 3.17, "Shutdown Request": the server ends after both, with exit code 0.
             if options.lsp:
@@ -329,7 +327,8 @@ class _Faults:
     def fault(self, error: BaseException) -> None:
         """Print the first faults. The hook of a session."""
         self._shown += 1
-        if self._shown <= _MAX_FAULTS:
+        # Maximum number shown: a server that prints a log to stdout causes one fault per line.
+        if self._shown <= 10:
             print_error(escape(str(error)), self._program)
 
 

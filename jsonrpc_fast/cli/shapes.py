@@ -30,10 +30,7 @@ MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
 # A document may be hostile, or generated: each of these bounds something that can multiply.
-_MAX_LITERALS: Final = 256  # of one union; more become their types
-_MAX_MEMBERS: Final = 2_000_000  # values of the document that differ
 
-_COMBINED: Final = ("allOf", "anyOf", "oneOf")
 _NOTES: Final = ("title", "description", "summary", "examples", "example")
 _TYPES: Final = {"null": "None", "boolean": "bool", "integer": "int", "number": "float", "string": "str"}
 
@@ -162,7 +159,8 @@ class Shapes:
         else:
             # The type is a part of the key, because 1, 1.0 and True are equal.
             key = type(value), value
-        if len(self._interned) > _MAX_MEMBERS:
+        # Values of the document that differ.
+        if len(self._interned) > 2_000_000:
             raise DocumentError("the document has too many values")
         number = self._interned.setdefault(key, len(self._interned))
         if isinstance(value, dict):
@@ -182,7 +180,7 @@ class Shapes:
         shapes = [self._own(schema, hint, depth)]
         if "$ref" in schema:
             shapes.append(self._of_reference(schema["$ref"], depth))
-        for combined in _COMBINED:
+        for combined in ("allOf", "anyOf", "oneOf"):
             parts = schema.get(combined)
             if isinstance(parts, list) and parts:
                 found = [self._of(part, _titled(part, hint), depth + 1) for part in parts]
@@ -324,7 +322,8 @@ def join(shapes: Iterable[Shape]) -> Shape:
         plain = joined.plain | shape.plain
         # A literal says nothing next to its own type.
         literals = frozenset(each for each in joined.literals | shape.literals if each[0] not in plain)
-        if len(literals) > _MAX_LITERALS:
+        # Literals of one union; more become their types.
+        if len(literals) > 256:
             plain, literals = plain | {kind for kind, _ in literals}, frozenset()
         joined = Shape(plain, literals, items, values, classes)
     return joined if joined != NEVER else ANY

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import Any, Final
+from typing import Any
 
 from ..codes import ErrorCode
 from ..errors import RpcError
 from .output import ERROR, SUCCESS, OutputError, escape, is_coloured, styled
-
-_SECONDS: Final = 60.0
-"""How long a server may take to start, as in a gateway: a package may have to be downloaded first."""
 
 
 def show_status(path: str) -> int:
@@ -56,7 +53,8 @@ async def _status_of(entry: Any) -> list[Any]:
     try:
         # A reason shows the last lines of stderr.
         stderr: dict[str, Any] = {"stderr": "discard"} if entry.command else {}
-        async with connect(entry, timeout=_SECONDS, max_restarts=0, **stderr) as client:
+        # How long a server may take to start, as in a gateway: a package may have to be downloaded first.
+        async with connect(entry, timeout=60.0, max_restarts=0, **stderr) as client:
             server = client.server
             lists = {
                 "tools": [client.list_tools],

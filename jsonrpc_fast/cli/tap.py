@@ -51,10 +51,7 @@ Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
 _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
-_PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
 # After the server has ended, the tap ends without the rest of the log if the log makes no progress for this long.
-_LAST_LINES_SECONDS: Final = 2.0
-_REST_SECONDS: Final = 0.2  # after its writer has ended, a pipe without data for this long is considered empty
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
@@ -147,7 +144,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         # Wait as long as the log makes progress: a pipe that is not read would hold the tap forever.
         while watching.is_alive() and watcher.written_lines > written:
             written = watcher.written_lines
-            watching.join(_LAST_LINES_SECONDS)
+            watching.join(2.0)
     return 128 - status if status < 0 else status
 
 
@@ -250,7 +247,8 @@ def _wait_readable(descriptor: int, ended: int) -> bool:
     # The server has ended, but its last output may still be in the pipe, and a process that it started may hold the
     # pipe open.
     if descriptor not in readable:
-        readable, _, _ = select.select([descriptor], [], [], _REST_SECONDS)
+        # After its writer has ended, a pipe without data for this long is considered empty.
+        readable, _, _ = select.select([descriptor], [], [], 0.2)
     return bool(readable)
 
 
@@ -452,7 +450,8 @@ class Side:
         if isinstance(message, Request):
             self.pending[id_key(message.id)] = now, message.method
             # A peer that never responds must not fill the memory of the tap.
-            if len(self.pending) > _PENDING_CALLS:
+            # Calls in each direction; beyond this, the oldest is forgotten.
+            if len(self.pending) > 4096:
                 self.pending.popitem(last=False)
             return f"request {shorten(message.method)} id={_shown_id(message.id)}{size}"
         if isinstance(message, Notification):

@@ -24,8 +24,6 @@ from .arguments import parse_address
 from .output import FAILURE, escape, missing_extra, print_error
 from .tap import Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
-_MAX_SESSIONS: Final = 1024
-_LAST_LINES_SECONDS: Final = 2.0
 # RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two headers that the tap sets.
 _OF_THE_CONNECTION: Final = (
     b"accept-encoding",
@@ -40,7 +38,6 @@ _OF_THE_CONNECTION: Final = (
     b"upgrade",
 )
 # The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange is independent.
-_SESSION: Final = b"mcp-session-id"
 _UVICORN_OPTIONS: Final = {"lifespan": "on", "timeout_graceful_shutdown": None}
 
 
@@ -78,7 +75,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
 
     def end() -> None:
         watcher.finish("the tap ended")
-        watching.join(_LAST_LINES_SECONDS)
+        watching.join(2.0)
 
     application = _Tap(target, watcher, profile, end)
     try:
@@ -151,7 +148,7 @@ class _Tap:
                 pass
 
         fields = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
-        channel = self._channel(dict(fields).get(_SESSION))
+        channel = self._channel(dict(fields).get(b"mcp-session-id"))
         if scope["method"] == "DELETE":
             self._watcher.add("->", b"", "DELETE")
         content = None
@@ -178,7 +175,7 @@ class _Tap:
             # A response may come on a different stream of the session than its request.
             requests = self._sessions.setdefault(session, requests)
             self._sessions.move_to_end(session)
-            if len(self._sessions) > _MAX_SESSIONS:
+            if len(self._sessions) > 1024:
                 self._sessions.popitem(last=False)
         # A body is JSON in any spacing, so it is not one line.
         return sides("concatenated", self._profile, requests[:2], requests[2])

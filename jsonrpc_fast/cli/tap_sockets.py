@@ -24,9 +24,6 @@ from .output import FAILURE, INTERRUPTED, SUCCESS, escape, print_error
 from .tap import Logs, Side, Watcher, sides, with_logs
 
 _CHUNK_BYTES: Final = 64 * 1024
-_CONNECT_SECONDS: Final = 30.0
-_LAST_LINES_SECONDS: Final = 2.0
-_CANNOT_LISTEN: Final = 3
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +44,7 @@ def _tap(options: argparse.Namespace, logs: Logs) -> int:
         return INTERRUPTED
     finally:
         watcher.finish("the tap ended")
-        watching.join(_LAST_LINES_SECONDS)
+        watching.join(2.0)
 
 
 async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
@@ -72,7 +69,7 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
             )
     except OSError as error:
         print_error(f"cannot listen on {escape(options.listen)}: {error.strerror}")
-        return _CANNOT_LISTEN
+        return 3  # the address cannot be listened on
     ended = asyncio.Event()
     with suppress(NotImplementedError):  # Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -111,7 +108,7 @@ async def _pass_on(
     writers = [writer]
     try:
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(30.0):
                 server_reader, server_writer = await connect()
         except OSError as error:  # also a TimeoutError
             watcher.add("<-", b"", f"the server cannot be reached: {error.strerror or type(error).__name__}")

@@ -65,9 +65,6 @@ def loads_decimals(text: bytes) -> Any:
     return read_with(text.decode(), _read, int, decimal_of)
 
 
-_SHORT = 300  # the largest double has 309 digits
-
-
 def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
     """Return a `default` that writes a Decimal as a number, and leaves other values to `default`.
 
@@ -78,7 +75,8 @@ def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
         if type(value) is Decimal:
             token = str(value)
             # Digits and a point, as nearly all are written: such a number of this length is a double's.
-            if len(token) < _SHORT and token.replace(".", "").replace("-", "").isdecimal():
+            # The largest double has 309 digits.
+            if len(token) < 300 and token.replace(".", "").replace("-", "").isdecimal():
                 return Fragment(token)
         if isinstance(value, Decimal):
             return Fragment(_token_of(value, max_zeros))

@@ -207,14 +207,13 @@ def cause_of(error: TypeError) -> BaseException | None:
     """Return what `default` raised, which is the cause of an error of orjson; None if it raised nothing."""
     # Before orjson 3.12 the cause may also be orjson's own UnicodeEncodeError, which holds the string.
     cause = error.__cause__
-    return None if str(error).startswith(_NOT_UTF_8) or isinstance(cause, NoDefault) else cause
+    return None if str(error).startswith("str is not valid UTF-8") or isinstance(cause, NoDefault) else cause
 
 
 class NoDefault(TypeError):
     """Raised by a `default` of this package where the caller has passed none."""
 
 
-_NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
 """orjson's text about lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
 

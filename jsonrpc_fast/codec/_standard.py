@@ -50,11 +50,9 @@ OPT_SORT_KEYS: Final = 1 << 5
 OPT_STRICT_INTEGER: Final = 1 << 6
 OPT_UTC_Z: Final = 1 << 7
 
-_ALL_OPTIONS: Final = (1 << 12) - 1
 _READ_DEPTH: Final = 1024
 _SMALL_STACK: Final = sys.platform == "emscripten"
 """The scanner of the json module overflows the stack there, instead of raising RecursionError."""
-_DEFAULT_CALLS: Final = 255  # nested calls of `default` for its own result
 
 _Parts = Iterator[tuple[str, Any]]
 """The parts of a container, each after its encoded name and a colon; an item of an array has no name."""
@@ -271,7 +269,7 @@ def dumps(
     """
     if option is None:
         option = 0
-    elif type(option) is not int or not 0 <= option <= _ALL_OPTIONS:
+    elif type(option) is not int or not 0 <= option < 1 << 12:
         raise JSONEncodeError("Invalid opts")
     if make_encoder is not None and option & ~OPT_SORT_KEYS == 0 and _is_plain(value):
         try:
@@ -518,7 +516,8 @@ class _Writer:
         if self._default is None:
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}")
         # Like orjson: a `default` that returns its argument would never end.
-        if calls == _DEFAULT_CALLS:
+        # Nested calls of `default` for its own result.
+        if calls == 255:
             raise JSONEncodeError("default serializer exceeds recursion limit")
         try:
             return self._default(value)

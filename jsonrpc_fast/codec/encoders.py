@@ -184,9 +184,6 @@ PLAIN: Final = Encoders()
 
 # The search for a value that cannot be written, after the encoder has refused the payload.
 
-_MAX_PARTS = 1000
-"""The largest number of values that are tried, so that the search takes less time than the call."""
-
 
 def explained(
     error: EncodeError,
@@ -224,7 +221,8 @@ def explained(
 def _place_of(value: Any, default: Default, option: int) -> str:
     """Return the JSON pointer to the first value that cannot be written, as deep as can be determined."""
     place: list[str | int] = []
-    left = _MAX_PARTS
+    # The largest number of values that are tried, so that the search takes less time than the call.
+    left = 1000
     while isinstance(value, (dict, list, tuple)):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in parts:

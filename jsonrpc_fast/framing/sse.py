@@ -24,7 +24,6 @@ from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
 
 KNOWN_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:")
-_FIELD_BYTES: Final = 6  # of the longest names and their colon
 _LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
 
 SHOWN_BYTES: Final = 64
@@ -229,7 +228,8 @@ class EventDecoder:
                 self._drop_byte_order_mark()
                 line = self._line
         # Fields with other names are ignored (9.2.6), so their lines are dropped beyond what a report shows.
-        if len(line) >= _FIELD_BYTES and not line.startswith(KNOWN_FIELDS):
+        # The longest names and their colon have six bytes.
+        if len(line) >= 6 and not line.startswith(KNOWN_FIELDS):
             self._dropping = len(line) == SHOWN_BYTES
             return
         is_data = line.startswith(b"data:")

@@ -25,7 +25,6 @@ from .params.types import msgspec_module
 
 _msgspec = msgspec_module()
 
-_MAX_DEPTH: Final = 1000
 _TOO_DEEP: Final = "the value is circular, or nests too deep"
 _SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
 """With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec itself refuses such a value."""
@@ -114,7 +113,7 @@ def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
             inner = _parts_of(container, hook)
             if not _SCALARS.issuperset(map(type, inner)):
                 containers = [each for each in inner if type(each) not in _SCALARS]
-                if len(stack) >= _MAX_DEPTH:
+                if len(stack) >= 1000:
                     raise EncodeError(_TOO_DEEP)
                 stack.append(iter(containers))
                 break

@@ -30,7 +30,6 @@ MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
 """The maximum size of a line, in bytes."""
 
 _SENDERS: Final = get_args(Sender)
-_MAX_SECONDS: Final = 2**53
 
 
 class Recorded(NamedTuple):
@@ -111,7 +110,7 @@ def _recorded(line: bytes, number: int) -> Recorded | None:
     time, connection, sender = (found.get(name) for name in ("time", "connection", "from"))
     if not isinstance(time, (int, float)) or type(connection) is not int or sender not in _SENDERS:
         return None
-    if abs(time) > _MAX_SECONDS:  # a float cannot hold every int
+    if abs(time) > 2**53:  # a float cannot hold every int
         return None
     if (message is None) is not isinstance(found.get("invalid"), str):
         return None

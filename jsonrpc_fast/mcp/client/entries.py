@@ -62,7 +62,6 @@ SAFE_VARIABLES: Final = (
 MAX_FILE_BYTES: Final = 1024 * 1024
 """The maximum size of a file with servers."""
 
-_HTTP_TYPES: Final = ("http", "streamable-http", "streamableHttp")
 _TOOL_MEMBERS: Final = ("includeTools", "excludeTools", "tools")
 _MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth", *_TOOL_MEMBERS)
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
@@ -259,7 +258,7 @@ def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
         return replace(entry_of(name, members["server"]), tools=rules)
     if entry.type == "sse":
         fault = "has the type sse, HTTP+SSE of 2024-11-05, which is not supported"
-    elif entry.type not in ("", "stdio", *_HTTP_TYPES):
+    elif entry.type not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
         fault = "has a type that is not known"
     elif bool(entry.command) == bool(entry.url) or (entry.type and (entry.type == "stdio") != bool(entry.command)):
         fault = "must have either a command, or a url"

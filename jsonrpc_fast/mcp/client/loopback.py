@@ -15,9 +15,6 @@ from ...errors import SignInError
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
 
-_MAX_HEAD_BYTES: Final = 16 * 1024
-_HEAD_SECONDS: Final = 10.0
-_MAX_CONNECTIONS: Final = 16
 _DONE: Final = "You are signed in, or the program says why not. You can close this page."
 _HEAD: Final = (
     "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n"
@@ -43,13 +40,13 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Browsers open spare connections. The oldest one is closed, so that silent ones cannot block the redirect.
-        if len(writers) >= _MAX_CONNECTIONS:
+        if len(writers) >= 16:
             oldest = next(iter(writers))
             del writers[oldest]
             oldest.transport.abort()
         writers[writer] = None
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_SECONDS)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10.0)
             parameters = _parameters(head)
             # Compared in constant time, because any local program may guess the state.
             is_ours = parameters is not None and secrets.compare_digest(
@@ -67,7 +64,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
             writer.close()
 
     try:
-        server = await asyncio.start_server(serve, HOST, port, limit=_MAX_HEAD_BYTES)
+        server = await asyncio.start_server(serve, HOST, port, limit=16 * 1024)
     except OSError:
         raise SignInError(
             f"the browser is to return to port {port}, which another program uses: end it, or set redirect_port"

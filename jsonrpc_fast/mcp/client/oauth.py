@@ -86,7 +86,6 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024
 
 _CODES: Final = frozenset(get_args(AuthorizationErrorCode) + get_args(TokenErrorCode))
 """The error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain."""
-_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
     "start": "the tokens that are kept, or the request for authorization, cannot be used",
@@ -101,8 +100,6 @@ _FAULTS: Final = {
     "token": "the authorization server gave no token that can be used",
 }
 """The fault at each step of the SDK, and the faults that this module finds."""
-_REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
-"""The codes with which an authorization server says that a refresh token is of no more use (RFC 6749, section 5.2)."""
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
 """The SDK's current step, one of _FAULTS, while it runs."""
@@ -260,7 +257,7 @@ class OAuth(httpx2.Auth):
             self._storage.issuer = str(found.get("issuer", ""))
             if expected is not None and _is_same_issuer(found.get("issuer"), expected):
                 found["issuer"] = expected
-            for name in _ENDPOINTS:
+            for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
                 if isinstance(address := found.get(name), str):
                     _check_address(address, self._storage.server)
         if stage == "token":
@@ -577,7 +574,8 @@ async def _check_refusal(response: httpx2.Response) -> None:
     A person who signs in again would not help, and the token can be refreshed later.
     """
     code = _members(await response.aread()).get("error")
-    if code not in _REFUSALS:
+    # The codes with which an authorization server says that a refresh token is of no more use (RFC 6749, section 5.2).
+    if code not in ("invalid_grant", "invalid_client", "unauthorized_client"):
         text = f"the authorization server responded with the HTTP status {response.status_code}{_reason(code)}"
         raise SignInError(f"the token could not be refreshed: {text}. Try again later")
 

@@ -43,10 +43,6 @@ CHANGES: Final = {change.method: kind for kind, change in LIST_CHANGES.items()}
 """The notifications that a list has changed, and its kind."""
 
 _NAMED: Final = ("prompts/get", "tools/call")
-_MAX_SCHEMAS: Final = 10_000
-"""The maximum number of tools that ask for headers over HTTP."""
-_MAX_TEMPLATES: Final = 1000
-"""The maximum number of templates that URIs are compared with."""
 
 _logger: Final = logger_of("gateway")
 
@@ -256,7 +252,8 @@ class Catalog:
     def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
         schemas = self._places.schemas
         # Searched in the bytes: few tools ask for headers, and the schemas may be large.
-        if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < _MAX_SCHEMAS:
+        # The maximum number of tools that ask for headers over HTTP.
+        if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < 10_000:
             schemas[name] = item.get("inputSchema")
         else:
             schemas.pop(name, None)
@@ -287,7 +284,8 @@ class Catalog:
             self._owners = dict(named[:MAX_OWNERS])
         elif method == "resources/templates/list":
             named = [(item["uriTemplate"], upstream) for upstream, items in found for item in items]
-            self._templates = list(_templates(named[:_MAX_TEMPLATES]))
+            # The maximum number of templates that URIs are compared with.
+            self._templates = list(_templates(named[:1000]))
         return found, reasons
 
     def _listing(self, method: str, upstream: Upstream) -> _Listing:

@@ -56,8 +56,6 @@ _logger: Final = logger_of("gateway")
 
 _START_SECONDS: Final = 1.0
 """How long it may take until a request has begun."""
-_MAX_WATCHES: Final = 16
-"""Maximum number of subscriptions of one client that are begun at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +266,8 @@ class ModernClient(CatalogClient):
         self._calls: dict[Upstream, LongCall] = {}
         self._more: dict[str, list[Upstream]] = {}  # processes of servers that were busy
         self._watched: Counter[str] = Counter()
-        self._watching = asyncio.Semaphore(_MAX_WATCHES)
+        # Maximum number of subscriptions of one client that are begun at a time.
+        self._watching = asyncio.Semaphore(16)
         self._unwatching: set[asyncio.Future[Any]] = set()
 
     async def close(self) -> None:

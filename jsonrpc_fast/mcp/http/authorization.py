@@ -49,7 +49,6 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
 
-_UNCHECKED: Final = "The token cannot be checked."
 _UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
 """Results of a function that should have been awaited, or run elsewhere."""
@@ -158,7 +157,7 @@ class Authorization:
         # Checked before the user's function gets it: a parser may be slow with a large token, or log a malformed one.
         if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
-        with UserFailures(_UNCHECKED, partial(_log, text)):
+        with UserFailures("The token cannot be checked.", partial(_log, text)):
             claims = await self._call(self._check, text)
             if isinstance(claims, _NOT_CLAIMS):  # such a value is true in a condition, and would admit every client
                 raise TypeError(f"check must not return a {type(claims).__name__}")

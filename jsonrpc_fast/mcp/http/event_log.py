@@ -23,7 +23,6 @@ from ...support import is_failure
 from .event_store import EventStore, MemoryEventStore
 from .transport import MessageStream
 
-_MAX_LOST: Final = 10_000
 _FAILURES: Final = (Exception, asyncio.CancelledError)  # `is_failure` tells which of these the store raised
 
 
@@ -80,7 +79,7 @@ class EventLog:
             stream.is_stored = stream.is_resumable = stream.wants_close = False
         # Bounded, because the names of a store that fails for hours are never requested again.
         self._lost[name] = None
-        if len(self._lost) > _MAX_LOST:
+        if len(self._lost) > 10_000:
             self._lost.popitem(last=False)
 
     async def stream_of(self, event_id: str) -> str | None:

@@ -43,10 +43,7 @@ END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
 # The server chooses the delay. With 0 the client would poll without a pause; a huge one would never end.
-_MIN_RETRY_SECONDS: Final = 0.05
-_MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
-_FIRST_SECONDS: Final = 5.0
 # An id is sent back in a header, which must not have line breaks or other bytes than these.
 _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
@@ -72,7 +69,7 @@ class Cursor:
         if _EVENT_ID.fullmatch(decoder.last_event_id):
             self.id = decoder.last_event_id
         if decoder.retry is not None:
-            self.retry_seconds = min(max(decoder.retry / 1000, _MIN_RETRY_SECONDS), _MAX_RETRY_SECONDS)
+            self.retry_seconds = min(max(decoder.retry / 1000, 0.05), 3600.0)
 
     def delay(self, failures: int) -> float:
         """Return how long to wait after this many failed attempts, in seconds."""
@@ -148,7 +145,7 @@ class EventReader:
 
     async def are_of_2024(self) -> bool:
         """Return whether a GET opens a stream of HTTP+SSE of 2024-11-05, whose first event is an "endpoint"."""
-        with move_on_after(_FIRST_SECONDS):
+        with move_on_after(5.0):
             http_response = await self._get({})
             if isinstance(http_response, Exception):
                 return False

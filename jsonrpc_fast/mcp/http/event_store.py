@@ -15,13 +15,10 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from ...errors import EventsLost
 from ...support import Waiters, check_count, check_seconds
-
-_BYTES_PER_EVENT: Final = 100
-"""About how much memory an event needs in addition to its data."""
 
 
 class EventStore(Protocol):
@@ -256,4 +253,5 @@ class MemoryEventStore:
 
 
 def _size(data: bytes | None) -> int:
-    return _BYTES_PER_EVENT + len(data or b"")
+    # About how much memory an event needs in addition to its data.
+    return 100 + len(data or b"")

@@ -74,10 +74,7 @@ BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 _BASE64: Final = "=?base64?"
 _BASE64_END: Final = "?="
-_TYPES: Final = ("string", "integer", "boolean")
-_MAX_TOOLS: Final = 10_000
 _LEGACY: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_MAX_ACCEPT_BYTES: Final = 1024
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 
 Path = tuple[str, ...]
@@ -143,7 +140,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
         # An argument below `items` or `oneOf` has no single place in the call.
         if not path:
             raise ValueError(f"{HEADER_KEY} must belong to a property that is reached only through `properties`")
-        if part.get("type") not in _TYPES:
+        if part.get("type") not in ("string", "integer", "boolean"):
             raise ValueError(f"{HEADER_KEY} must belong to a string, an integer or a boolean")
         header = PARAM_HEADER_PREFIX + name.lower()
         if header in found:
@@ -343,7 +340,7 @@ class RequestHeaders:
             kept.append(tool)
             if isinstance(name, str):
                 self._tools.pop(name, None)
-                if headers and len(self._tools) < _MAX_TOOLS:
+                if headers and len(self._tools) < 10_000:
                     self._tools[name] = headers
         if len(kept) == len(tools):
             return response
@@ -355,7 +352,7 @@ def accepts(accept: bytes | None, *types: bytes) -> bool:
     if accept is None:
         return True
     # The header of a browser has some hundred bytes; splitting a megabyte would cost more than a call.
-    if len(accept) > _MAX_ACCEPT_BYTES:
+    if len(accept) > 1024:
         return False
     accepted = set()
     for entry in accept.lower().split(b","):

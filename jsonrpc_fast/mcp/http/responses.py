@@ -39,9 +39,7 @@ _EVENT_HEADERS: Final[list[Header]] = [
 ]
 _RESUMABLE: Final = since("2025-11-25")
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
-_WATCHER_SECONDS: Final = 1.0
 # Several messages in one write cost little more than one message, but all of them wait for a slow client.
-_WRITE_BYTES: Final = 64 * 1024
 _SENT: Final = object()
 
 
@@ -97,7 +95,7 @@ class AsgiRequest:
         if watcher is not None:
             watcher.cancel()
             # With a timeout: the `receive` of a framework may ignore the cancellation.
-            await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
+            await asyncio.wait([watcher], timeout=1.0)
             if watcher.done() and not watcher.cancelled():
                 watcher.exception()  # each ASGI server raises its own exceptions when the client has disconnected
 
@@ -297,7 +295,7 @@ class ResponseSender:
         """Remove some messages, store them as events, and return these."""
         events: list[bytes] = []
         size = 0
-        while len(stream) and size < _WRITE_BYTES:
+        while len(stream) and size < 65536:
             text = stream.take_first()  # a cancellation here must not store an event twice
             events.append(_event(await self._append(stream, text), text))
             size += len(text)

@@ -31,8 +31,6 @@ INTERRUPTED: Final = 130
 NOT_STARTED: Final = 3
 """The exit code when the server cannot start, such as when the port is in use."""
 
-_MARGIN_SECONDS: Final = 5
-"""How long uvicorn waits after the grace period, so that requests that have not finished get an error response."""
 
 _UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
 
@@ -129,9 +127,10 @@ def run_http(
             else:
                 super().handle_exit(sig, frame)
 
+    # How long uvicorn waits after the grace period, so that requests that have not finished get an error response.
     options: dict[str, Any] = {
         "access_log": False,
-        "timeout_graceful_shutdown": math.ceil(grace_seconds) + _MARGIN_SECONDS,
+        "timeout_graceful_shutdown": math.ceil(grace_seconds) + 5,
         # uvicorn asks stdout whether it is a terminal, and fails if the process was started without one.
         **({"use_colors": False} if sys.stdout is None else {}),
         "ws": "none",  # MCP has no WebSocket, and in old releases of uvicorn loading the library causes warnings

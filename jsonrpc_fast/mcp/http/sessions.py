@@ -48,9 +48,7 @@ MIN_IDLE_SECONDS: Final = 10.0
 """How long a session must have been idle before it is ended to make room for another one."""
 
 _RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
-_DIGEST_CHARACTERS: Final = 32
 _MAX_SWEPT: Final = 1000  # in one turn of the loop
-_SWEEP_SECONDS: Final = 0.05
 _LISTENER: Final = "get"
 """The prefix of the names of the streams that GETs open."""
 _NO_SESSION: Final = "There is no session with this id."
@@ -72,7 +70,7 @@ def _new_id(subject: object, prefix: str | None) -> str:
 def _digest(random: str, subject: object) -> str:
     """Return a digest of a subject, which differs in each session id; "" without authorization."""
     # Includes the random part, so that ids do not reveal that two sessions have the same subject.
-    return "" if subject is None else hashlib.sha256(f"{random} {subject!r}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return "" if subject is None else hashlib.sha256(f"{random} {subject!r}".encode()).hexdigest()[:32]
 
 
 def _belongs_to(id: str, subject: object) -> bool:
@@ -182,7 +180,7 @@ class SessionTable:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None:  # sweeping all of them in one turn would delay the requests
             now = asyncio.get_running_loop().time()
-            self._sweep_at(max(oldest.used + self._idle_seconds, now + _SWEEP_SECONDS))
+            self._sweep_at(max(oldest.used + self._idle_seconds, now + 0.05))
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -21,13 +21,12 @@ from ..server.server import Server
 MAX_REFERENCES: Final = 64
 """How many references may follow one another."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-_MAX_NAME_CHARACTERS: Final = 128
 _LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 def tool_name(name: str) -> str:
     """Return the name of a tool for a name in a document: characters that a tool name must not contain become `_`."""
-    return _NOT_IN_NAMES.sub("_", name).strip("_")[:_MAX_NAME_CHARACTERS]
+    return _NOT_IN_NAMES.sub("_", name).strip("_")[:128]
 
 
 def description_of(item: Mapping[str, Any]) -> str | None:

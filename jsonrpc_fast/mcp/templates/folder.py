@@ -27,7 +27,6 @@ MAX_FILES: Final = 1000
 MAX_FOLDER_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of all templates together."""
 
-_MAX_ENTRIES: Final = 100_000  # files of any kind
 _OPEN_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CAN_OPEN_BY_PARTS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 
@@ -122,7 +121,8 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1
-            if entries > _MAX_ENTRIES:
+            # Entries of any kind.
+            if entries > 100_000:
                 return
             if not file.startswith(".") and file.endswith(SUFFIXES):
                 path = os.path.join(directory, file)

@@ -43,7 +43,6 @@ MAX_ARGUMENT_CHARACTERS: Final = 1024 * 1024
 _ANALYSIS_SECONDS: Final = 60.0  # for all changed templates together
 _NO_TIME: Final = {"error": "was left out because others took too long", "has_no_includes": False}  # tried again
 _MAX_WARNINGS: Final = 20
-_URI_PREFIX: Final = "resource://templates/"
 _logger: Final = logging.getLogger("jsonrpc_fast")
 
 
@@ -299,7 +298,7 @@ def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
 def _resource(file: TemplateFile) -> Resource:
     # The size in bytes, without the byte order mark, as clients get the text.
     size = len(file.text.encode())
-    return Resource(uri=_URI_PREFIX + quote(file.name), name=file.name, mime_type=file.mime_type, size=size)
+    return Resource(uri="resource://templates/" + quote(file.name), name=file.name, mime_type=file.mime_type, size=size)
 
 
 def _failure(response: dict[str, Any]) -> str:

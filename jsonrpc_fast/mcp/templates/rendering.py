@@ -41,9 +41,7 @@ _COMMAND: Final = (
     "from jsonrpc_fast.mcp.templates.sandbox import main; main()"
 )
 _START_SECONDS: Final = 60.0
-_LOAD_SECONDS: Final = 60.0
 _RESPONSE_BYTES: Final = 64 * 1024  # maximum size of a response without the rendered text
-_CHARACTER_BYTES: Final = 6  # maximum size of an escaped character
 
 
 class RenderTimeout(Exception):
@@ -99,9 +97,10 @@ class Renderer:
             response = None
             try:
                 if process.loaded is not sources:
-                    process.exchange({"do": "load", "sources": dict(sources)}, _LOAD_SECONDS, _RESPONSE_BYTES)
+                    process.exchange({"do": "load", "sources": dict(sources)}, 60.0, _RESPONSE_BYTES)
                     process.loaded = sources
-                size = _RESPONSE_BYTES + _CHARACTER_BYTES * MAX_TEXT_CHARACTERS
+                # Maximum size of an escaped character.
+                size = _RESPONSE_BYTES + 6 * MAX_TEXT_CHARACTERS
                 response = process.exchange({**request, "seconds": RENDER_SECONDS}, RENDER_SECONDS, size)
             finally:
                 # A process that did not respond in time, or not in JSON, may be in any state.

@@ -30,8 +30,6 @@ from jinja2.utils import missing
 _DESCRIPTION: Final = re.compile(r"\s*\{#-?(.*?)-?#\}", re.DOTALL)
 # The line break after this comment is not a part of the prompt. `-#}` and `+#}` override this.
 _DESCRIPTION_LINE: Final = re.compile(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", re.DOTALL)
-_DESCRIPTION_CHARACTERS: Final = 1000
-_GUARDS: Final = ("default", "d", "defined", "undefined")
 
 
 class _Missing(StrictUndefined):
@@ -219,7 +217,7 @@ class _Analysis:
 
 def _guarded(tree: nodes.Template) -> Iterator[str]:
     for node in tree.find_all((nodes.Filter, nodes.Test)):
-        if node.name in _GUARDS and isinstance(node.node, nodes.Name):
+        if node.name in ("default", "d", "defined", "undefined") and isinstance(node.node, nodes.Name):
             yield node.node.name
 
 
@@ -240,4 +238,4 @@ def _compared(tree: nodes.Template) -> Iterator[tuple[str, str]]:
 
 def _description(source: str) -> str:
     found = _DESCRIPTION.match(source)
-    return " ".join(found[1].split())[:_DESCRIPTION_CHARACTERS] if found else ""
+    return " ".join(found[1].split())[:1000] if found else ""

@@ -28,9 +28,6 @@ from ..server.providers import Provider
 from ..server.server import Server
 from .prompts import TemplatePrompts
 
-_DEBOUNCE_MS: Final = 200  # changes within this time are treated as one
-_WATCHER_STEP_MS: Final = 50
-_POLL_MS: Final = 10_000
 _GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
 _INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same files can be read as resources."
 
@@ -104,13 +101,14 @@ class TemplateFolder(Provider):
         """Notify clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
             # Without a filter: the default one would leave out folders such as `node_modules`.
+            # Changes within this time are treated as one.
             async for _ in watchfiles.awatch(
                 self._directory,
                 watch_filter=None,
-                debounce=_DEBOUNCE_MS,
-                step=_WATCHER_STEP_MS,
+                debounce=200,
+                step=50,
                 # Polls as well: some file systems do not send notifications, and a removed folder may return.
-                rust_timeout=_POLL_MS,
+                rust_timeout=10_000,
                 yield_on_timeout=True,
                 stop_event=stop,
             ):
