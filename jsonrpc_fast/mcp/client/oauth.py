@@ -666,7 +666,9 @@ def _members(text: str | bytes) -> dict[str, Any]:
 def _tokens(value: object) -> OAuthToken | None:
     """Return tokens; None if they are malformed, or do not fit into a header."""
     tokens = _model(OAuthToken, value)
-    return tokens if tokens is not None and BEARER_TOKEN.fullmatch(tokens.access_token) else None
+    if tokens is None or not BEARER_TOKEN.fullmatch(tokens.access_token):
+        return None
+    return tokens if abs(tokens.expires_in or 0) < 2**53 else None  # a time is a float
 
 
 def _model(kind: type[M], value: object) -> M | None:
