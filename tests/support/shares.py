@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from .places import ROOT
-
 FILES = pytest.StashKey[frozenset[Path]]()
 """The files of the share of this worker."""
 NUMBERS = pytest.StashKey[dict[int, int]]()
@@ -24,6 +22,12 @@ def is_shared(config: pytest.Config) -> bool:
     """Return whether the command line names folders alone. Sizes say nothing of slow tests, which take minutes."""
     names_folders = all(os.path.isdir(each) for each in config.args)
     return config.getoption("dist", None) == "loadfile" and names_folders and not config.getoption("slow")
+
+
+def files_in(folders: list[Path], patterns: list[str]) -> list[Path]:
+    """Return the files of tests in some folders, without the environments of peers."""
+    found = [(folder, file) for folder in folders for pattern in patterns for file in folder.rglob(pattern)]
+    return list({file for folder, file in found if "/." not in f"/{file.relative_to(folder).as_posix()}"})
 
 
 def divided(files: list[Path], count: int) -> list[list[Path]]:
@@ -41,8 +45,8 @@ def divided(files: list[Path], count: int) -> list[list[Path]]:
 def pytest_configure_node(node: Any) -> None:
     config, worker = node.config, node.workerinput
     if is_shared(config):
-        patterns = config.getini("python_files")
-        files = [file for each in config.getini("testpaths") for name in patterns for file in (ROOT / each).rglob(name)]
+        folders = [(config.invocation_params.dir / each).resolve() for each in config.args]
+        files = files_in(folders, config.getini("python_files"))
         numbers = config.stash.setdefault(NUMBERS, {})
         number = numbers.setdefault(id(node.gateway.spec), len(numbers))  # also that of a worker that has crashed
         worker["share"] = [str(file) for file in divided(files, worker["workercount"])[number]]
