@@ -209,3 +209,34 @@ def test_exceptions() -> None:
     for name, base, *rest in rows:
         assert base == f"`{getattr(errors, name.strip('`')).__base__.__name__}`", name
         assert all(rest)
+
+
+@pytest.mark.parametrize(
+    "kind", ["a rule", "a field", "a framing", "a command", "a revision", "a channel", "a hook", "an adapter"]
+)
+def test_each_list_of_contributing_leads_somewhere(kind: str) -> None:
+    """A file that a list names exists, and a name beside it is in one of the files that its item names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [section] = re.findall(rf"^## Adding {kind}\b.*?\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    items = re.split(r"^\d\. ", re.sub(r"```.*?```", "", section, flags=re.DOTALL), flags=re.MULTILINE)[1:]
+    assert 2 < len(items) < 7
+    for item in items:
+        marked = re.findall(r"`([^`]+)`", item)
+        paths = [
+            name
+            for name in marked
+            if " " not in name and ("/" in name or re.search(r"\.(py|pxi|md|toml|ndjson)$", name))
+        ]
+        texts = []
+        for path in [path for path in paths if "NAME" not in path]:
+            found = [
+                p
+                for folder in ("", "jsonrpc_fast", "jsonrpc_fast/codec", "jsonrpc_fast/codec/_core_parts")
+                if (p := ROOT / folder / path).exists()
+            ]
+            assert found, path
+            files = [file for p in found for file in ([p] if p.is_file() else p.glob("*.py"))]
+            texts += [file.read_text(encoding="utf-8") for file in files]
+        for name in marked:
+            if name not in paths and re.fullmatch(r"\w+", name) and texts:
+                assert any(re.search(rf"\b{name}\b", text) for text in texts), (name, paths)
