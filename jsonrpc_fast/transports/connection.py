@@ -164,6 +164,7 @@ class Connection(Outbox):
         "undrained_bytes",
     )
     profile: Profile
+    onend: Callable[[], None] | None
 
     def __init__(
         self,

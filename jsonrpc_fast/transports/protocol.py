@@ -180,9 +180,9 @@ _CALLBACKS: Final = (
 
 def drop_callbacks(transport: Transport) -> None:
     """Drop the callbacks of a transport that is closed: with what they belong to, they would form a cycle."""
+    attributes = vars(transport)
     for name in _CALLBACKS:
-        if name in vars(transport):
-            delattr(transport, name)
+        attributes.pop(name, None)
 
 
 def set_callbacks(transport: Transport, **callbacks: Any) -> Callable[[], None]:
