@@ -23,6 +23,7 @@ from jsonrpc_fast.mcp.http.headers import accepts, check_modern, check_parameter
 from jsonrpc_fast.mcp.server import Server
 
 from ...support.asgi_servers import serving
+from ...support.clock import moving_clock
 from ...support.mcp_http import (
     ACCEPT,
     LEGACY,
@@ -676,10 +677,12 @@ async def test_a_page_of_an_allowed_origin(modules: dict[str, Any]) -> None:
 
 
 async def test_the_report_comes_after_the_connection_is_closed(modules: dict[str, Any]) -> None:
+    move = moving_clock()
     async with client_of(modules["report"].app) as client:
         await begin(client)
         [primer] = [event async for event in events_of(await client.post("/mcp", json=call(1, "report")))]
         assert (primer.data, primer.retry) == (b"", 500)
+        move(1)  # the tool sleeps
         answer = await client.get("/mcp", headers={"last-event-id": primer.id})
         [event] = [event async for event in events_of(answer)]
         assert message_of(event)["result"]["content"] == [{"type": "text", "text": "the report"}]

@@ -301,9 +301,15 @@ def test_a_process_ends_after_its_stdin_whatever_runs(where: str) -> None:
 
 def test_the_exit_code_of_a_session_closed_too_early() -> None:
     changes = """
+        begun = asyncio.Event()
+
+        async def work(seconds):
+            begun.set()
+            await asyncio.sleep(seconds)
+
         async def serve(transport):
             async with Session(transport, {"work": work}) as session:
-                await asyncio.sleep(0.5)
+                await begun.wait()
                 await session.close(grace_seconds=0)
     """
     with subprocess.Popen(
