@@ -136,7 +136,7 @@ cdef inline uint32_t kind_of_read_id(PyObject* id) noexcept:
 
 
 cdef inline uint32_t kind_of_part(Member member, PyObject* value) except? 0xFFFFFFFF:
-    """The kinds of any other member. IS_TOO_DEEP stands for what the slow path judges: no profile accepts it."""
+    """The kinds of any other member. IS_TOO_DEEP stands for what the slow path reports: no profile accepts it."""
     if member == MEMBER_PARAMS:
         return kind_of_payload(value, NULL_PARAMS, OBJECT_PARAMS, ARRAY_PARAMS, OTHER_PARAMS)
     if member == MEMBER_RESULT:

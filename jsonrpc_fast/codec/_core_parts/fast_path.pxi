@@ -4,8 +4,7 @@ It reads valid messages with their members in any order and spacing, if the name
 escapes. It knows no rule: the table of the profile says whether kinds make a valid message. The slow path reads every
 other text from its beginning.
 
-Bounds: `ValueReader.end` is past a closing brace. So behind a byte of the text that is no brace, another byte follows that
-is no space.
+Bounds: the text ends in `}`. So a byte other than `}` is never the last one, and `past_space_inside` needs no bound.
 """
 
 
@@ -95,7 +94,7 @@ cdef inline const uint8_t* number_after(const uint8_t* at, const uint8_t* end, i
     return at
 
 
-cdef PyObject* odd_id(ValueReader* reader, const uint8_t* start, Rules rules) noexcept:
+cdef PyObject* rare_id(ValueReader* reader, const uint8_t* start, Rules rules) noexcept:
     """The id at `start` if it is null or a number that `number_after` leaves; NULL for the slow path. Sets `reader.at`.
 
     A number with a fraction is read if a double keeps it exactly. Numbers such as -0 are left to the slow path.
@@ -142,7 +141,7 @@ cdef inline PyObject* id_at(ValueReader* reader, const uint8_t* at, Rules rules)
         return text
     after = number_after(at, reader.end, &number)
     if after == NULL or (after < reader.end and after[0] == c"."):
-        return odd_id(reader, at, rules)
+        return rare_id(reader, at, rules)
     reader.at = after
     return integer_of(number)
 
@@ -585,7 +584,7 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
         at = past_space_inside(at + 1, end)
 
 
-cdef inline PyObject* moved(PyObject** member) noexcept:
+cdef inline PyObject* take_member(PyObject** member) noexcept:
     """The reference to a member, or a new one to None; the caller owns it."""
     cdef PyObject* value = member[0]
     member[0] = NULL
@@ -611,24 +610,24 @@ cdef inline PyObject* message_of_members "jsonrpc_fast_message_of_members"(Membe
         if members.extra != NULL:
             return message_with_extra(members)
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
-    payload = moved(&members.payload)
+    payload = take_member(&members.payload)
     if members.method == NULL:
         if members.kind == MEMBER_ERROR:
-            return new_object(RESPONSES, moved(&members.id), held(None), payload, True)
-        return new_object(RESPONSES, moved(&members.id), payload, held(None), tracked)
+            return new_object(RESPONSES, take_member(&members.id), held(None), payload, True)
+        return new_object(RESPONSES, take_member(&members.id), payload, held(None), tracked)
     if members.id == NULL:
-        return new_object(NOTIFICATIONS, moved(&members.method), payload, NULL, tracked)
-    return new_object(REQUESTS, moved(&members.id), moved(&members.method), payload, tracked)
+        return new_object(NOTIFICATIONS, take_member(&members.method), payload, NULL, tracked)
+    return new_object(REQUESTS, take_member(&members.id), take_member(&members.method), payload, tracked)
 
 
 cdef PyObject* message_with_extra "jsonrpc_fast_message_with_extra"(Members* members) except NULL:
     """The message with these members, some of them unknown."""
     cdef bint is_request = members.id != NULL
     cdef bint is_call = members.method != NULL
-    id = owned(moved(&members.id))
-    method = owned(moved(&members.method))
-    payload = owned(moved(&members.payload))
-    extra = owned(moved(&members.extra))
+    id = owned(take_member(&members.id))
+    method = owned(take_member(&members.method))
+    payload = owned(take_member(&members.payload))
+    extra = owned(take_member(&members.extra))
     if is_call:
         if not is_request:
             return held(make_object(NOTIFICATIONS, method, with_extra(payload, extra), None))
