@@ -28,8 +28,8 @@ PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
 """Folders of programs that run for minutes, by hand and every night, so they may sleep."""
 OF_SLOW_TESTS: Final = ("peers/aiorpcx_server.py", "peers/sample_server.py")
 """Programs that only slow tests start, so they may sleep."""
-POLLING: Final = ("support/waiting.py", "support/clock.py")
-"""The modules that poll a condition every millisecond, or sleep in virtual time."""
+POLLING: Final = ("support/waiting.py", "support/clock.py", "support/asgi_servers.py")
+"""The modules that poll a condition every millisecond, sleep in virtual time, or let a server do so."""
 
 
 def sources(pattern: re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:
