@@ -70,6 +70,9 @@ class Engine(Serving):
         fault: What broke the connection; None while it is open, and after either side has closed it.
     """
 
+    late: deque[Any] | None
+    credit: int
+
     def __init__(self, driver: Driver, handlers: Handlers | None = None, rules: Rules = RULES) -> None:
         super().__init__(driver, Handlers() if handlers is None else handlers, rules)
         self.calls: Calls = Calls(rules)
@@ -82,9 +85,10 @@ class Engine(Serving):
 
     def be_late(self) -> None:
         """Keep what is received from now on for later turns, because this one is over."""
-        if self.batch is None:
+        if self.late is None:
             self.late = deque()
-            self._begin_batch(self._receive_late(self.late))
+            self.credit = 0
+            self.update_reading()
             self.driver.soon()
 
     def _receive_now(self, *kinds: type) -> None:
@@ -98,18 +102,35 @@ class Engine(Serving):
                     self._receive(message, None)
 
     def turn(self) -> None:
-        if self.late:
-            self.look_ahead(self.late)
+        if self.late is not None and self.batch is None and not self._waits_for_stream:
+            self._receive_late(self.late)
         super().turn()
 
-    def _receive_late(self, late: deque[Any]) -> Iterator[None]:
-        while late:
-            message = late.popleft()
-            if type(message) is list:
-                yield from self._receive_batch(message, None)
-            elif self.phase is not Phase.LOST:  # otherwise the peer could not get a response
-                self._receive_alone(message, None)
-                yield
+    def _receive_late(self, late: deque[Any]) -> None:
+        """Receive what earlier turns had no time for, for one turn."""
+        if len(late) > 1:
+            self.look_ahead(late)
+        end = self.driver.turn_end()
+        self.late = None
+        try:
+            while late:
+                self.receive(late.popleft())
+                if self.late is not None or self.batch is not None or self.driver.time() >= end:
+                    break
+        finally:
+            if late or self.late is not None:
+                late.extend(self.late or ())
+                self.late, self.credit = late, 0
+                self.driver.soon()
+            self.update_reading()
+            self._check_idle()
+
+    def finish_batch(self) -> None:
+        super().finish_batch()
+        while self.late is not None:
+            late, self.late = self.late, None
+            for message in late:
+                self.receive(message)
 
     def look_ahead(self, items: MutableSequence[Any]) -> None:
         """Withdraw the requests that are cancelled among messages that were read together, before they are received."""
@@ -576,7 +597,7 @@ class Engine(Serving):
 
         Of a batch that takes several turns only the responses are still received.
         """
-        self._receive_now(Response, Notification)
+        self._receive_now(Response, Notification, list)
         self.enter(Phase.LOST)
         self.finish_batch()
         self.lose_calls()

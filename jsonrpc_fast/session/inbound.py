@@ -141,8 +141,8 @@ class Serving(PlainServer):
         deadline: When to call `tick`, in seconds; infinite if there is no need.
         refused_bytes: The size of the refusals that were written since the peer has read.
         full_streams: The number of streams that have room for no more items.
-        batch: The rest of a batch that is received over several turns, or of what a turn had no time for.
-        late: The messages of the latter, which may become more; None if there is none.
+        batch: The rest of a batch that is received over several turns.
+        late: The messages that a turn had no time for; None if there are none.
     """
 
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules) -> None:
@@ -192,7 +192,8 @@ class Serving(PlainServer):
     @property
     def has_served(self) -> bool:
         """Whether everything that was received is served, except by handlers that close the session."""
-        return self.batch is None and not self.queue and all(run.closes_session for run in self.runs)
+        is_received = self.batch is None and self.late is None
+        return is_received and not self.queue and all(run.closes_session for run in self.runs)
 
     # Receiving.
 
@@ -219,6 +220,7 @@ class Serving(PlainServer):
             or self.rules.is_traced
             or self.phase is not Phase.OPEN
             or self.batch is not None
+            or self.late is not None
         )
 
     def renew_credit(self) -> bool:
@@ -326,7 +328,10 @@ class Serving(PlainServer):
         """Stop or resume reading, after a change of what decides it."""
         may_read = self.flow is Flow.READS or self.flow is Flow.REFUSES
         # A cancellation is read although its request waits for a later turn.
-        is_behind = self.batch is not None and (self.late is None or len(self.late) >= AHEAD_ITEMS)
+        is_behind = self.batch is not None
+        if self.late is not None and not is_behind:
+            has_cancellations = self.rules.convention.cancellation(0, None) is not None
+            is_behind = not has_cancellations or len(self.late) >= AHEAD_ITEMS
         self.driver.set_reading(may_read and not is_behind and not self.full_streams)
 
     # The requests that are being served.
@@ -622,19 +627,16 @@ class Serving(PlainServer):
         """Receive items of a batch for one turn."""
         steps = self.batch
         assert steps is not None
-        if self._waits_for_stream:
-            return
         end = self.driver.turn_end()
         is_left = True
         try:
             for _ in steps:
-                if self.driver.time() >= end or self._waits_for_stream:
+                if self.driver.time() >= end:
                     return
             is_left = False
         finally:
             if is_left:
                 self.driver.soon()
-                self.update_reading()
             elif self.batch is steps:
                 self._end_batch()
 
@@ -656,7 +658,7 @@ class Serving(PlainServer):
         self.update_reading()
 
     def _end_batch(self) -> None:
-        self.batch = self.late = None
+        self.batch = None
         self.update_reading()
         self._check_idle()
 

@@ -157,7 +157,8 @@ class LoopDriver(Driver):
             assert self.loop is not None
             self._is_turn_due = True
             turns.due += 1
-            if self.session._engine.batch is not None:
+            engine = self.session._engine
+            if engine.batch is not None or engine.late is not None:
                 # As in `Connection.update`: first, the loop serves the sockets that have become readable meanwhile.
                 self.loop.call_soon(self.loop.call_soon, self._turn)
             else:
