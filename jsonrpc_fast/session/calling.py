@@ -35,7 +35,7 @@ from .conventions import Convention
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
-from .running import running, waiting
+from .running import RunState, running, waiting
 from .streams import Items, StreamCaller
 from .threads import lock, run_threadsafe
 
@@ -274,8 +274,15 @@ class Calling(StreamCaller):
             self.notify_soon(method, params)
 
     async def _wait_to_notify(self, timeout: float | Unset | None) -> None:
-        with waiting():
-            await self.wait_to_send(0, None if timeout is UNSET else timeout)
+        seconds = None if timeout is UNSET else self.seconds_of(timeout)
+        run = running()
+        if run is None or run.state is RunState.ENDED:
+            await self.wait_to_send(0, seconds)
+        elif not self._reads or self._driver.handler_queue.waiters:
+            # Not behind calls that wait for others to end: these may need this handler first, like its call.
+            deadline = inf if seconds is None else self._driver.time() + seconds
+            with waiting():
+                await self._driver.handler_queue.wait(self._may_write, deadline)
 
     def notify_soon(
         self,
@@ -301,7 +308,7 @@ class Calling(StreamCaller):
             False if nothing is sent, because the session is not connected, or the peer does not read.
         """
         engine = self._engine
-        if not (self._driver.loop is not None and engine.may_call and self.is_connected) or self._must_wait(0):
+        if not (self._driver.loop is not None and engine.may_call and self.is_connected and self._reads):
             return False
         form = engine.calls.form
         text = None if form is None else texts.get(form)
@@ -346,7 +353,7 @@ class Calling(StreamCaller):
 
         async def begin() -> Items:
             seconds = await self.wait_to_send(1, timeout)
-            items = Items(engine, loop, lambda: bool(self._driver.wait_queue.waiters), max_items)
+            items = Items(engine, loop, self._driver.has_waiters, max_items)
             items.call = engine.call(
                 method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
             )
@@ -446,13 +453,20 @@ class Calling(StreamCaller):
         )
 
     def _may_send(self, calls: int, has_drained: bool) -> bool:
-        engine, driver = self._engine, self._driver
-        if not engine.may_call:
-            return True  # the engine then raises the reason
-        if not engine.calls.may_begin(calls):
+        engine = self._engine
+        if engine.may_call and not engine.calls.may_begin(calls):
             return False
-        # The buffer may be above HIGH_WATER_BYTES although the transport does not block: one waiter passes then.
-        if has_drained or driver.transport.write_buffer_bytes <= HIGH_WATER_BYTES:
+        return self._may_write(has_drained)
+
+    def _may_write(self, has_drained: bool) -> bool:
+        # If no more may be sent, the engine raises the reason. The buffer may be above HIGH_WATER_BYTES although the
+        # transport does not block: one waiter passes then.
+        if has_drained or self._reads or not self._engine.may_call:
             return True
-        driver.drain()
+        self._driver.drain()
         return False
+
+    @property
+    def _reads(self) -> bool:
+        """Whether the peer reads what is sent."""
+        return self._transport.write_buffer_bytes <= HIGH_WATER_BYTES

@@ -70,6 +70,7 @@ class LoopDriver(Driver):
         loop: The loop, set by `open`.
         changed: Those who wait until handlers have ended, no more calls can be sent, or the connection is lost.
         wait_queue: The calls and notifications that wait for room.
+        handler_queue: The notifications of handlers, which wait only until the peer reads.
     """
 
     loop: asyncio.AbstractEventLoop | None = None
@@ -79,6 +80,7 @@ class LoopDriver(Driver):
         self.session: Owner | None = session
         self.changed: Waiters = Waiters()
         self.wait_queue: WaitQueue = WaitQueue()
+        self.handler_queue: WaitQueue = WaitQueue()
         self._timer: asyncio.TimerHandle | None = None
         self._is_turn_due = False
         self._drainer: asyncio.Task[None] | None = None
@@ -119,8 +121,16 @@ class LoopDriver(Driver):
         else:
             self.transport.pause_reading()
 
+    def has_waiters(self) -> bool:
+        """Return whether something waits to be sent."""
+        return bool(self.wait_queue.waiters or self.handler_queue.waiters)
+
+    def _wake_senders(self, has_drained: bool = False) -> None:
+        self.wait_queue.wake(has_drained)
+        self.handler_queue.wake(has_drained)
+
     def left(self) -> None:
-        self.wait_queue.wake()
+        self._wake_senders()
         self.changed.wake()
 
     def idle(self) -> None:
@@ -197,14 +207,14 @@ class LoopDriver(Driver):
                 self._must_drain = False
                 await asyncio.sleep(0)  # let the transport write what was queued in this turn of the loop
                 await self.transport.drain()
-                self.wait_queue.wake(has_drained=True)
+                self._wake_senders(has_drained=True)
                 if self.session is not None:
                     self.session._engine.drained()
         except (ConnectionLost, StateError):
             pass  # the next one to send gets the error
         finally:
             self._drainer = None
-            self.wait_queue.wake()
+            self._wake_senders()
 
     def stop(self) -> None:
         """Stop the timer and the wait for a peer that does not read, and forget the engine and the session."""

@@ -29,6 +29,7 @@ from jsonrpc_fast.session import (
     ReconnectingSession,
     Session,
     SessionContext,
+    broadcast,
 )
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
@@ -388,6 +389,26 @@ async def test_calls_wait_while_too_many_are_in_flight() -> None:
             session.call_soon("m")
         assert await answer_all(wire, 6) == [f"m{number}" for number in range(6)]
         await asyncio.gather(*calls)
+
+
+async def test_the_notifications_of_handlers_do_not_wait_behind_calls_that_wait_for_room() -> None:
+    """The peer responds to no call before the handler has ended; no timeout ends the calls."""
+
+    async def work(context: SessionContext) -> str:
+        await context.session.notify("half")
+        await asyncio.gather(*[context.session.notify(f"part {number}") for number in range(3)])
+        return "whole"
+
+    async with session_and_wire({"work": work}, max_calls=1, timeout=None) as (session, wire):
+        calls = [asyncio.create_task(session.call("m")) for _ in range(3)]
+        await settle()
+        wire.send(b'{"jsonrpc":"2.0","id":"w","method":"work"}')
+        assert [(await wire.next()).method for _ in range(5)] == ["m", "half", "part 0", "part 1", "part 2"]
+        assert (await wire.next()).result == "whole"
+        assert await broadcast([session], "price") == []  # the peer reads
+        assert (await wire.next()).method == "price"
+        for call in calls:
+            call.cancel()
 
 
 async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
