@@ -17,6 +17,7 @@ from ...codes import ParseErrorCode
 from ...profile import JSONRPC, Limits, Profile
 from ...support import check_seconds
 from ..close_codes import CloseCode
+from ..connection import State
 from ..heartbeat import Heartbeat
 from ..protocol import MessageOptions
 from ..stream.transport import SocketTransport
@@ -100,5 +101,6 @@ class WebSocketTransport(SocketTransport):
         if fault.code is ParseErrorCode.INVALID_UTF8:
             self.flush()  # send the responses to earlier messages first
             self.channel.fail(CloseCode.INVALID_TEXT, fault)
+            self._stop(State.CLOSING)  # what follows is not delivered
         else:
             super().report_invalid(fault)

@@ -215,6 +215,15 @@ CLOSED_1007 = b"\x88\x02\x03\xef"
     [(0x81, b'"\xff"'), (0x82, b'{"jsonrpc":"2.0","id":9,"result":"\xff"}'), (0x81, b"[{},\xed\xa0\x80]")],
 )
 async def test_what_follows_a_text_that_is_not_utf8_is_not_served(first: int, text: bytes) -> None:
+    async def count(transport: Any) -> None:
+        async with Session(transport, {"add": lambda a, b: served.append(a)}) as session:
+            await session.wait_closed()
+
+    served: list[int] = []
+    async with serving(count) as server, raw_client(server) as (reader, writer):
+        writer.write(frame(0x81, CALL) + frame(first, text) + frame(0x81, CALL))
+        assert (await reader.read()).endswith(CLOSED_1007)
+    assert len(served) == 1
     for behind in (frame(0x81, CALL), frame(0x01, CALL[:5]) + frame(0x80, CALL[5:]), frame(0x89, b"x")):
         async with serving() as server, raw_client(server) as (reader, writer):
             writer.write(frame(0x81, CALL) + frame(first, text) + behind)
