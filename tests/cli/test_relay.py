@@ -39,7 +39,7 @@ SAMPLE = [sys.executable, str(PEERS / "sample_server.py")]
 DYING = """# may be forked
 import os, sys
 from jsonrpc_fast.mcp.server.server import Server
-server = Server("dying", "1")
+server = Server("dying", "1", instructions="Do not call die.")
 server.tool("die")(lambda: os._exit(3))
 server.tool("pid")(lambda: str(os.getpid()))
 sys.exit(server.serve_stdio())
@@ -133,6 +133,7 @@ async def test_a_url_over_stdio(sample: str) -> None:
 
 async def test_each_client_has_a_process_of_its_own(dying: str) -> None:
     async with mcp.connect(dying, mode="legacy") as one, mcp.connect(dying, mode="legacy") as other:
+        assert one.server.instructions == other.server.instructions == "Do not call die."
         pids = [(await client.call_tool("pid"))["content"][0]["text"] for client in (one, one, other)]
         assert pids[0] == pids[1] != pids[2]
         with pytest.raises(RpcError) as caught:

@@ -5,8 +5,8 @@
 
 Rules:
   - Each client has its own servers, because a server keeps state of its client and sends requests to it, and the
-    messages do not say which client is meant. Servers are started when the client first needs them. `modern` says which
-    requests of 2026-07-28 belong to one client.
+    messages do not say which client is meant. Servers are started when the client first needs them; the first client
+    of all needs them for their instructions. `modern` says which requests of 2026-07-28 belong to one client.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded, and of a resource that has changed only the URI is passed on.
   - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
@@ -21,8 +21,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -31,15 +31,14 @@ from ...codec import Notification, Raw, Request
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from ...profile import MCP_2025_11_25, Profile
 from ...session import Destination, SessionOptions, waiting
-from ...support import check_count, check_seconds, check_type
+from ...support import check_count, check_seconds, check_type, logger_of
 from ...transports import Transport
 from ...transports.stdio import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
-from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
+from ..protocol.capabilities import Implementation, ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, method_not_found
 from ..protocol.naming import Prefixes
-from ..protocol.records import EmptyObject
 from ..server.handshake import RequestRules, ServerHandshake
 from ..server.lifespan import Lifespan
 from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
@@ -51,7 +50,7 @@ from ..server.task_store import TaskStore
 from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, text_member, with_members
-from .upstream import Places, Upstream
+from .upstream import CAPABILITIES, Places, Upstream
 
 MAX_SERVERS: Final = 64
 """Maximum number of servers that run, by default."""
@@ -67,14 +66,8 @@ TIMEOUT_SECONDS: Final = 3600.0
 _END_SECONDS: Final = 30.0
 """How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""
 _LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
+_logger: Final = logger_of("gateway")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
-_CAPABILITIES: Final = ServerCapabilities(
-    tools=ListChanged(list_changed=True),
-    prompts=ListChanged(list_changed=True),
-    resources=Resources(subscribe=True, list_changed=True),
-    logging=EmptyObject(),
-    completions=EmptyObject(),
-)
 
 
 class Gateway(Served):
@@ -91,7 +84,7 @@ class Gateway(Served):
             their names: such a gateway connects a client and a server over different transports.
         name: The name of the gateway.
         version: Its version.
-        instructions: How to use the servers, for the client's model.
+        instructions: How to use the servers, for the client's model. The servers' own instructions follow.
         max_servers: Maximum number of servers that run, of all clients. For another one, the one that has been idle
             longest is ended, if that is 10 seconds or more; otherwise the request gets the error -32000.
         max_calls: Maximum number of requests in flight to one server for one client; the next one gets the error
@@ -201,7 +194,7 @@ class Gateway(Served):
 
     def handshake(self) -> ServerHandshake:
         """Return the gateway's side of the handshake with a client."""
-        return ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
+        return ServerHandshake(self._info, CAPABILITIES, versions=self.versions, instructions=self._instructions)
 
     def modern_clients(self, *, is_http: bool) -> ModernClients:
         """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""
@@ -210,13 +203,15 @@ class Gateway(Served):
     # Requests of 2026-07-28.
 
     def capabilities(self) -> ServerCapabilities:
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def serve(self, params: Any, request: ServedRequest) -> Any:
         payload = as_raw(params)
         rules = self._modern.receive_request(request.method, _meta_of(payload))
         if isinstance(rules, dict):
-            return rules
+            destination = request.destination
+            subject = None if destination is None else destination.request.subject
+            return self.discovered(rules, self.http_clients, subject, payload, self._modern)
         return self.serve_modern(self.http_clients, request.destination, payload, request, rules)
 
     def serve_modern(
@@ -247,6 +242,30 @@ class Gateway(Served):
         if method == LISTEN_METHOD:
             return self._listen(way, client, call, request)
         raise method_not_found()
+
+    def discovered(
+        self, result: dict[str, Any], clients: ModernClients, subject: object, params: Raw, handshake: ServerHandshake
+    ) -> Any:
+        """Return the result of `server/discover`, or an awaitable of it."""
+        # The rules of the client, as of any other request.
+        rules = handshake.receive_request(LISTEN_METHOD, _meta_of(params))
+        assert not isinstance(rules, dict)
+        return self.instructed(result, lambda: clients.of(subject, params, rules).catalog)
+
+    async def instructed(self, result: dict[str, Any], catalog: Callable[[], Catalog]) -> dict[str, Any]:
+        """Return a result with the instructions of the servers. Those that have never run are started for them."""
+        known = self.places.instructions
+        if not known.keys() >= self._entries.keys():
+            starting = [upstream for name, upstream in catalog().upstreams.items() if name not in known]
+            tasks = [asyncio.ensure_future(upstream.start()) for upstream in starting]
+            await _within(self.places.list_seconds, tasks)
+            for upstream, task in zip(starting, tasks, strict=True):
+                if task.cancelled():
+                    _logger.warning("%s: its instructions are left out, because it is slow", upstream.name)
+        heading = "# {}\n\n" if len(self._entries) > 1 else ""
+        texts = [] if self._instructions is None else [self._instructions]
+        texts += [heading.format(name) + text for name in self._entries if (text := known.get(name))]
+        return {**result, "instructions": "\n\n".join(texts)} if texts else result
 
     def _completed(self, rules: RequestRules, method: str, result: Any) -> Raw:
         payload = as_raw(result)
@@ -314,6 +333,7 @@ class GatewayConnection(FrontSession):
             options = {"end_seconds": _END_SECONDS, **options}
         super().__init__(gateway.handshake(), transport, options, gateway.change_seconds)
         self._catalog: Catalog | None = None  # of a client with a handshake
+        self._initialized = asyncio.Event()
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
 
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
@@ -342,22 +362,26 @@ class GatewayConnection(FrontSession):
                 # Made only now, because servers get the name and the capabilities of the client, which are in
                 # `initialize`.
                 info, capabilities = session.client_info, session.client_capabilities
-                self._catalog = self._gateway.make(False, info, capabilities, self)
+                catalog = self._catalog = self._gateway.make(False, info, capabilities, self)
+                return self._gateway.instructed(rules, lambda: catalog)
+            if method == "server/discover":
+                return self._gateway.discovered(rules, self._own, None, payload, self._handshake)
             return rules
         if rules.revision.is_modern:
             return self._gateway.serve_modern(self._own, self, payload, context, rules)
-        catalog = self._catalog
-        assert catalog is not None
+        assert self._catalog is not None
         if method in LIST_METHODS:
-            return catalog.merged(method, payload)
+            return self._catalog.merged(method, payload)
         if method in CALLS or method in _LEGACY_CALLS:
-            return catalog.call(method, payload, context.destination, rules.revision)
+            return self._catalog.call(method, payload, context.destination, rules.revision)
         if method == "logging/setLevel":
-            return self._set_level(catalog, method, payload)
+            return self._set_level(self._catalog, method, payload)
         raise method_not_found()
 
     def _on_notification(self, method: str, params: Raw) -> None:
         is_due = self._handshake.receive_notification(method)
+        if self._handshake.is_initialized:
+            self._initialized.set()
         if method == "notifications/progress":
             if (found := self._tokens.restored(params)) is not None:
                 found[1].notify(method, found[0])
@@ -383,7 +407,9 @@ class GatewayConnection(FrontSession):
         return await upstream.call(method, params, origin)
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
-        # Servers are started by the first request, which may come before `notifications/initialized`.
+        # Servers are started before `notifications/initialized`, and many ask for the roots at once.
+        with waiting(), suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._initialized.wait(), self._gateway.places.list_seconds)
         if not self._handshake.may_send(Request(0, method)):
             raise RpcError(GATEWAY_ERROR, "the client is not ready")
         try:

@@ -50,11 +50,20 @@ from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, Serv
 from ..client.limits import Restarts, wait_until
 from ..client.results import all_pages
 from ..client.session import ClientSession
-from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.capabilities import ClientCapabilities, Implementation, ListChanged, Resources, ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
+from ..protocol.records import EmptyObject
 from ..server.subscriptions import URIS
 from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
+CAPABILITIES: Final = ServerCapabilities(
+    tools=ListChanged(list_changed=True),
+    prompts=ListChanged(list_changed=True),
+    resources=Resources(subscribe=True, list_changed=True),
+    logging=EmptyObject(),
+    completions=EmptyObject(),
+)
+"""What a gateway passes on of its servers."""
 MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
 """How long a server may take to start, and to list what it offers: a package may have to be downloaded first."""
@@ -101,6 +110,7 @@ class Places:
         schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
         legacy: The names of servers that were found to have only a handshake; they are not probed again.
         checked: The names of servers whose rules for tools were compared with their tools.
+        instructions: The instructions of the servers that have been started, as of their last start.
         is_ending: Whether the process ends: no server is started.
     """
 
@@ -114,6 +124,7 @@ class Places:
     schemas: dict[str, Any] = field(default_factory=dict)
     legacy: set[str] = field(default_factory=set)
     checked: set[str] = field(default_factory=set)
+    instructions: dict[str, str | None] = field(default_factory=dict)
     is_ending: bool = False
 
     async def enter(self, upstream: Upstream) -> None:
@@ -512,7 +523,11 @@ class Upstream:
     async def _begin(self, session: _Session, handshake: ClientHandshake, step: SendRequest) -> None:
         await session.start()
         await session.shake_hands(step)
+        assert handshake.server is not None
         self.server = handshake.server
+        if self.name not in self._places.instructions and (names := unpassed(self.server.capabilities)):
+            _logger.warning("%s: these of its capabilities are not passed on: %s", self.name, ", ".join(names))
+        self._places.instructions[self.name] = self.server.instructions
         if self.is_modern:
             self._listener = detached(asyncio.ensure_future, self._listen(session))
             self._listener.add_done_callback(retrieve)
@@ -592,6 +607,18 @@ class Upstream:
 
     def _error(self, what: str) -> RpcError:
         return RpcError(GATEWAY_ERROR, f"the server {self.name!r} {what}")
+
+
+def unpassed(capabilities: ServerCapabilities) -> list[str]:
+    """Return the names of the capabilities of a server that no client gets."""
+    passed: dict[str, Any] = {**CAPABILITIES.to_dict(), "experimental": {}, "extensions": {}}
+    names = []
+    for name, value in capabilities.to_dict().items():
+        if name not in passed:
+            names.append(name)
+        elif isinstance(value, dict):
+            names += [f"{name}.{inner}" for inner in value if inner not in passed[name]]
+    return [name for name in names if capabilities.supports(name)]
 
 
 def is_input_required(result: Any) -> bool:

@@ -14,12 +14,13 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
-from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_conversation import modern_meta
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of, two
+from ...support.mcp_script import INITIALIZED
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
@@ -80,11 +81,80 @@ async def test_a_request_for_nothing_is_refused(method: str, params: dict[str, A
 
 async def test_servers_start_when_they_are_needed_and_see_the_client() -> None:
     _, _, gateway = two()
+    async with client_of(gateway):  # the first client gets their instructions, and later ones, too
+        assert gateway.running == ["one", "other"]
     async with client_of(gateway, info=Implementation(name="Ada's", version="3")) as client:
         assert not gateway.running
         assert text_of(await client.call_tool("one_who", {})) == "Ada's 2025-11-25"
         assert gateway.running == ["one"]
     assert not gateway.running
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+@pytest.mark.parametrize("versions", [VERSIONS, MODERN_VERSIONS])
+@rows(
+    ("servers", "own", "instructions"),
+    [
+        (["Count."], None, "Count."),
+        (["Count."], "Ask first.", "Ask first.\n\nCount."),
+        (["Count.", None, "Sum."], None, "# s0\n\nCount.\n\n# s2\n\nSum."),
+        ([None], None, None),
+    ],
+)
+async def test_the_instructions_of_the_servers_are_passed(
+    servers: list[str | None], own: str | None, instructions: str | None, versions: Any, mode: str
+) -> None:
+    entries: Any = {
+        f"s{number}": Server("any", "1", versions=versions, instructions=text) for number, text in enumerate(servers)
+    }
+    gateway = Gateway(entries, instructions=own)
+    for _ in range(2):
+        async with client_of(gateway, mode) as client:
+            assert client.server.instructions == instructions
+
+
+async def test_a_server_that_is_slow_or_gone_does_not_keep_the_client_waiting(caplog: Any) -> None:
+    entries: Any = {
+        "good": Server("good", "1", instructions="Count."),
+        "slow": Scripted({"initialize": None}),
+        "gone": ["/nowhere/program"],
+    }
+    begun = asyncio.get_running_loop().time()
+    async with client_of(Gateway(entries, list_seconds=3)) as client:
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(3, abs=0.5)
+        assert client.server.instructions == "# good\n\nCount."
+    assert "slow: its instructions are left out, because it is slow" in caplog.messages
+
+
+async def test_capabilities_that_are_not_passed_are_logged_once(caplog: Any) -> None:
+    capabilities = {
+        "tools": {"listChanged": True, "filter": True},
+        "experimental": {"one": {}},
+        "extensions": {"com.example/a.b": {}},
+        "later": {},
+        "never": False,
+    }
+    gateway = Gateway({"one": Scripted({"initialize": {**INITIALIZED, "capabilities": capabilities}})})
+    for _ in range(2):
+        async with client_of(gateway) as client:
+            await client.call("resources/list")
+    names = "tools.filter, experimental.one, extensions.com.example/a.b, later"
+    said = [text for text in caplog.messages if "capabilities" in text]
+    assert said == [f"one: these of its capabilities are not passed on: {names}"]
+
+
+async def test_a_server_that_asks_at_its_start_waits_for_the_client() -> None:
+    shop = Server("shop", "1")
+    found: list[Any] = []
+
+    @shop.notification("notifications/initialized")
+    async def ask(context: Context) -> None:
+        found.extend(await context.list_roots())
+
+    handlers = {"roots/list": lambda _: {"roots": [{"uri": "file:///data"}]}}
+    async with client_of(Gateway({"one": shop}), handlers=handlers):
+        await eventually(lambda: found)
+    assert found == [{"uri": "file:///data"}]
 
 
 async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only() -> None:
@@ -94,10 +164,10 @@ async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only(
         async with client_of(gateway) as client:
             call = asyncio.ensure_future(client.call_tool("one_hang", {}))
             await eventually(lambda: "hang" in one.seen)
-            assert len(gateway.running) == 2
+            assert gateway.running == ["one", "one", "other"]
         call.cancel()
         await eventually(lambda: one.cancelled)
-        assert len(gateway.running) == 1
+        assert gateway.running == ["one", "other"]
 
 
 @pytest.mark.parametrize("versions", [VERSIONS, MODERN_VERSIONS])

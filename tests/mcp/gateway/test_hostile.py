@@ -130,7 +130,7 @@ async def test_a_server_that_dies_fails_its_calls_and_starts_again_three_times()
             await bad.script.transport.disconnect()
             with pytest.raises(RpcError, match="'bad' was lost"):
                 await call
-            await eventually(lambda: gateway.running == [])
+            await eventually(lambda: gateway.running == ["good"])
         with pytest.raises(RpcError, match="has ended too many times"):
             await client.call("tools/call", {"name": "bad_t"})
         assert text_of(await client.call_tool("good_price", {"item": "tea"})) == "good: tea"
@@ -198,10 +198,10 @@ async def test_a_server_that_ends_slowly_is_started_again_three_times() -> None:
             bad.script.transport.channel.finish()
             with pytest.raises(RpcError, match="'bad' was lost"):
                 await call
-            assert gateway.running == ["bad"]
+            assert gateway.running == ["bad", "good"]
         with pytest.raises(RpcError, match="has ended too many times"):
             await client.call("tools/call", {"name": "bad_t"})
-        assert (len(bad.scripts), gateway.running) == (4, [])
+        assert (len(bad.scripts), gateway.running) == (4, ["good"])
 
 
 async def test_the_level_and_the_subscriptions_are_set_again() -> None:
@@ -378,7 +378,7 @@ async def test_payloads_pass_verbatim() -> None:
     call = b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"bad_t","arguments":' + number + b"}}"
     client.send(call)
     await eventually(lambda: len(seen) == 2)
-    assert seen[1] == b'{"content":[],"structuredContent":' + number + b"}"
+    assert b'{"content":[],"structuredContent":' + number + b"}" in seen
     await client.close()
     await serving
 

@@ -19,7 +19,7 @@ from jsonrpc_fast.mcp.server import Context
 from ...support.http_script import HttpRequest, Reply, http_script, legacy
 from ...support.mcp_conversation import answered
 from ...support.mcp_gateway import Shop
-from ...support.mcp_http import client_of, events_of, message_of, modern, request
+from ...support.mcp_http import begin, client_of, events_of, message_of, modern, request
 from ...support.tables import rows
 from ...support.waiting import eventually
 
@@ -99,6 +99,22 @@ async def test_a_call_that_is_broken_off_is_cancelled() -> None:
         await eventually(lambda: shop.seen)
         call.cancel()
         await eventually(lambda: shop.cancelled)
+
+
+@rows("method", ["tools/list", "resources/subscribe", "tools/call"])
+async def test_the_servers_of_a_client_that_vanishes_end_with_its_session(method: str) -> None:
+    """The client sends no DELETE, and breaks off its last request."""
+    shop = Shop("one")
+    gateway = Gateway({"one": shop.server}, timeout=0.1)
+    app = McpEndpoint(gateway, idle_seconds=0.1)
+    async with client_of(app) as client:
+        client.headers["mcp-session-id"] = await begin(client)
+        last = request(7, method, name="one_hang", uri="shop://one/stock")
+        call = asyncio.ensure_future(client.post("/mcp", json=last))
+        await eventually(lambda: call.done() or shop.seen)
+        call.cancel()
+        assert gateway.running == ["one"]
+        await eventually(lambda: (gateway.running, app.sessions) == ([], 0))
 
 
 async def test_a_subscription_is_a_stream_of_its_own() -> None:

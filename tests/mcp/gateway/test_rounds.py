@@ -229,8 +229,8 @@ async def test_what_a_server_with_a_handshake_is_sent() -> None:
 async def test_a_server_with_a_handshake_is_probed_once() -> None:
     script = Scripted({"server/discover": None, "tools/call": {"content": []}})  # it does not respond
     gateway = Gateway({"bad": script})
+    begun = asyncio.get_running_loop().time()
     async with modern(gateway) as client, modern(gateway, info=None) as other:
-        begun = asyncio.get_running_loop().time()
         await once(client, "bad_t")
         assert asyncio.get_running_loop().time() - begun == pytest.approx(10, abs=0.1)
         await once(other, "bad_t")
