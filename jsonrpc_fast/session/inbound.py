@@ -107,11 +107,11 @@ class Phase(IntEnum):
 class Flow(Enum):
     """How the stream is read, by what the peer does.
 
-    From READS to RESTS when the queue is full and the peer does not read, and to REFUSES when that lasts, because the
-    peer may have stopped for the same reason. From any to STALLS when too many refusals are unread, or when the peer
-    has read none for STALL_SECONDS and this side waits for no response. If it reads nothing for as long again, it is
-    given up: two ends that do this to each other would wait forever. When it has read, and half of the bounds is free,
-    back to READS.
+    From READS to RESTS when the queue is full. When that lasts, to STALLS if the peer reads nothing and this side waits
+    for no response; otherwise to REFUSES, because the peer may have stopped for the same reason, or what runs may wait
+    for a message. From REFUSES to STALLS when too many refusals are unread, or by the same rule. If a peer in STALLS
+    reads nothing for STALL_SECONDS, it is given up: two ends that do this to each other would wait forever. When it has
+    read, and half of the bounds is free, back to READS.
     """
 
     READS = "reads"
@@ -692,7 +692,7 @@ class Serving(PlainServer):
         elif self.flow is Flow.STALLS:
             return True
         elif self.flow is Flow.RESTS:
-            self._set_flow(Flow.REFUSES)
+            self._set_flow(Flow.REFUSES if waits or not self._is_blocked() else Flow.STALLS)
         elif self.refused_bytes and not waits:
             self._set_flow(Flow.STALLS)
         elif self._is_relieved and not self.refused_bytes:
