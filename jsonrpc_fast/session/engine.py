@@ -73,6 +73,9 @@ class Engine(Serving):
     late: deque[Any] | None
     credit: int
 
+    last_read: MessageId | Unset
+    __slots__ = ("_faults_until", "calls", "fault", "is_leaving", "may_call")
+
     def __init__(self, driver: Driver, handlers: Handlers | None = None, rules: Rules = RULES) -> None:
         super().__init__(driver, Handlers() if handlers is None else handlers, rules)
         self.calls: Calls = Calls(rules)

@@ -145,6 +145,29 @@ class Serving(PlainServer):
         late: The messages that a turn had no time for; None if there are none.
     """
 
+    credit: int
+
+    # Slots, because CPython gives a subclass of a C type no keys that instances share.
+    __slots__ = (
+        "_barrier",
+        "_is_overloaded",
+        "_level",
+        "alongside",
+        "batch",
+        "deadline",
+        "driver",
+        "dropped_requests",
+        "flow",
+        "full_streams",
+        "late",
+        "phase",
+        "queue",
+        "refused_bytes",
+        "rules",
+        "running",
+        "waiting_bytes",
+    )
+
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules) -> None:
         # Functions run in the context in which the session was made, and belong to no handler of another session.
         context = detached(contextvars.copy_context)
