@@ -939,10 +939,12 @@ class Serving(PlainServer):
         return runs
 
     def count_dropped(self) -> None:
-        """Count the requests of handlers that continue although they were cancelled."""
-        for run in self.runs:
-            if type(run.item) is InboundRequest and not run.item.is_cancelled and not run.closes_session:
-                self.dropped_requests += 1
+        """Count the requests that get no response any more. On the stream, the rest of their batches is sent."""
+        for request in list(self.requests.values()):
+            closes_session = request.run is not None and request.run.closes_session
+            self.dropped_requests += not request.is_cancelled and not closes_session
+            if request.destination is None:
+                self.respond(None, request.id, self._end_request(request, b""))
 
     # Outcomes.
 

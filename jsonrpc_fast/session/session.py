@@ -263,13 +263,15 @@ class Session(Calling):
     async def _close(self) -> None:
         left: set[Any] = set()
         try:
-            await self._wait_until_served()
-            is_owed = self._engine.calls.is_owed  # asked before the calls are lost: afterwards it is unknown
-            # Closing an exchange cancels its call.
-            self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
-            left = await self._end_handlers()
-            self._engine.count_dropped()
-            self._transport.dropped_requests = self.dropped_requests
+            try:
+                await self._wait_until_served()
+                is_owed = self._engine.calls.is_owed  # asked before the calls are lost: afterwards it is unknown
+                # Closing an exchange cancels its call.
+                self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
+                left = await self._end_handlers()
+            finally:  # a cancellation ends the waiting, and the requests get no response, either
+                self._engine.count_dropped()
+                self._transport.dropped_requests = self.dropped_requests
             await self._close_transport(is_owed)
         finally:
             if self._state is not _State.CLOSED:

@@ -602,6 +602,28 @@ async def test_a_handler_that_continues_after_its_cancellation_is_counted_once()
         await asyncio.sleep(60)
 
 
+async def test_requests_that_a_cancelled_close_cuts_off_are_counted() -> None:
+    async with session_and_wire({"forever": forever, "add": lambda a, b: a + b}) as (session, wire):
+        wire.send(encode_request(1, "forever"))
+        wire.send([Request(2, "add", [1, 2]), Request(3, "forever")])
+        await settle()
+        closing = asyncio.create_task(session.close())
+        await settle()
+        closing.cancel()
+        assert [type(result) for result in await results_of(closing)] == [asyncio.CancelledError]
+        assert session.dropped_requests == session._transport.dropped_requests == 2
+
+
+async def test_a_batch_whose_request_closes_the_session_gets_its_other_responses() -> None:
+    async def leave(context: SessionContext) -> None:
+        await context.session.close()
+
+    async with session_and_wire({"leave": leave, "add": lambda a, b: a + b}) as (session, wire):
+        wire.send([Request(1, "leave"), Request(2, "add", [1, 2])])
+        assert await wire.next() == [Response(2, 3)]
+        await session.wait_closed()
+
+
 @pytest.mark.virtual_time
 async def test_the_earlier_deadline_of_two_closes_applies() -> None:
     faults = Faults()
