@@ -57,13 +57,10 @@ from .results import all_pages, check_completion, check_items, checked_tool_resu
 from .session import ClientSession, NotificationHandler, ServerRequestHandler, capabilities_of
 from .tasks import ClientTask
 
-_LATE_INPUT: Final = "the handlers did not return the requested input in time"
 _MAX_EXIT_SECONDS: Final = 2.0
 """The part of the time for connecting that is reserved for ending a program if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
-MAX_WAITING: Final = 256
-"""Maximum number of progress values that wait for an async function. Beyond it the oldest is dropped."""
 
 
 class ProgressQueue:
@@ -78,7 +75,8 @@ class ProgressQueue:
         self._function = function
         self._report = report
         # A full deque drops its oldest value, because only the newest progress matters.
-        self._waiting: deque[Any] = deque(maxlen=MAX_WAITING)
+        # Maximum number of progress values that wait for an async function. Beyond it the oldest is dropped.
+        self._waiting: deque[Any] = deque(maxlen=256)
         self._task: asyncio.Task[None] | None = None
 
     def add(self, value: Any) -> None:
@@ -361,7 +359,11 @@ class Client(Caller):
                 return result
             if repeats == MAX_ROUNDS:
                 raise invalid_result(method, f"it asks for input more than {MAX_ROUNDS} times")
-            inputs = await wait_until(deadline, self.session.inputs(method, result, repeats), _LATE_INPUT)
+            inputs = await wait_until(
+                deadline,
+                self.session.inputs(method, result, repeats),
+                "the handlers did not return the requested input in time",
+            )
             # From the original params: the state and the responses of an earlier round must not be repeated.
             given = {**(params or {}), **inputs}
             repeats += 1

@@ -65,12 +65,8 @@ CAPABILITIES: Final = ServerCapabilities(
 )
 """What a gateway passes on of its servers."""
 MAX_RESTARTS: Final = 3
-START_SECONDS: Final = 60.0
-"""How long a server may take to start, and to list what it offers: a package may have to be downloaded first."""
 MIN_IDLE_SECONDS: Final = 10.0
 """A server is ended to make room for another one only if it has been idle for this long."""
-MAX_SUBSCRIPTIONS: Final = 1000
-"""Maximum number of resources of one server that a client may subscribe to."""
 INPUT_MEMBERS: Final = ("inputResponses", "requestState")
 """The members of params by which a client of 2026-07-28 repeats a request."""
 _PAUSE_SECONDS: Final = 0.25
@@ -327,7 +323,7 @@ class Upstream:
         """
         uri = text_member(params, "uri")
         is_new = method == "resources/subscribe"
-        if is_new and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
+        if is_new and len(self.subscriptions) >= 1000:
             raise RpcError.invalid_params("there are too many subscriptions")
         await self.start()
         result: Any = {}
@@ -485,7 +481,9 @@ class Upstream:
         self._has_failed = True  # until it runs: any exception below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
-                session = await self._connect(now + START_SECONDS)
+                # How long a server may take to start, and to list what it offers: a package may have to be downloaded
+                # first.
+                session = await self._connect(now + 60.0)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             what = "cannot be reached" if self._entry.url else "cannot be started"
             _logger.warning("%s: %s: %s", self.name, what, _reason(error))

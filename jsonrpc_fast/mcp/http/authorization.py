@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
 
-MAX_TOKEN_BYTES: Final = 16 * 1024
 
 _UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
@@ -155,7 +154,7 @@ class Authorization:
             raise self._refusal(401, None, "A token is required.", self._supported)
         text = token.decode("latin-1")
         # Checked before the user's function gets it: a parser may be slow with a large token, or log a malformed one.
-        if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
+        if len(token) > 16 * 1024 or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
         with UserFailures("The token cannot be checked.", partial(_log, text)):
             claims = await self._call(self._check, text)

@@ -62,9 +62,6 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 }
 """By method: the member of the params that the header `Mcp-Name` repeats; for tasks see SEP-2663."""
 
-# JavaScript clients round larger integers, so their text would differ.
-MAX_SAFE_INTEGER: Final = 2**53 - 1
-"""The largest absolute value of an integer that a header may repeat."""
 
 OWN_STATUSES: Final = (401, 403, 407, 429)
 """Statuses that no revision of the protocol explains, and that say more than an error in the same response."""
@@ -164,7 +161,8 @@ def parameter_values(headers: Mapping[str, Path], arguments: Any) -> dict[str, s
         # JSON has only one type of number: a client may write 5 as 5.0, but the header is the same.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, str) or (isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER):
+        # JavaScript clients round larger integers, so their text would differ.
+        if isinstance(value, str) or (isinstance(value, int) and abs(value) <= 2**53 - 1):
             values[header] = encode_value(value)
     return values
 

@@ -51,14 +51,11 @@ MAX_IDLE: Final = 64
 
 _WITH_VERSION_HEADER: Final = since("2025-06-18")
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
-_MAX_REDIRECTS: Final = 5
 # Visible ASCII, as the specification requires. The bound is this package's, because the client repeats the id with each
 # request.
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
 """The reason when httpx2 or `auth` raises a foreign cancellation."""
-# Only these headers: others may hold secrets, such as a cookie, and an exception ends up in logs.
-_SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = httpx2.Auth | Any
 """What httpx2 takes as `auth`, such as the `OAuthClientProvider` of the SDK."""
@@ -214,7 +211,7 @@ class HttpSender:
         }
         if body is not None:
             fields.update({"content-type": "application/json", "content-length": str(len(body.text))})
-        for _ in range(_MAX_REDIRECTS + 1):
+        for _ in range(6):
             http: Any = self._http if self._pool is None else self._pool.take()
             with on_failure(partial(self._give_back, http)):
                 request = http.build_request(method, self.url, headers=fields, content=body, timeout=self._timeout)
@@ -283,7 +280,12 @@ def content_type(http_response: Any) -> str:
 
 def status_error(http_response: Any) -> HttpStatusError:
     """Return the exception for a status other than 2xx, without the body."""
-    shown = {name: http_response.headers[name][:1024] for name in _SHOWN_HEADERS if name in http_response.headers}
+    # Only these headers: others may hold secrets, such as a cookie, and an exception ends up in logs.
+    shown = {
+        name: http_response.headers[name][:1024]
+        for name in ("allow", "content-type", "retry-after", "www-authenticate")
+        if name in http_response.headers
+    }
     return HttpStatusError(http_response.status_code, shown, b"")
 
 

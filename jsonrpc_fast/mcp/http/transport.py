@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ...codec import encode
 from ...errors import ConnectionLost, StateError
@@ -25,11 +25,6 @@ from ...support import Waiters
 from ...transports import Received, Sendable, Transport, drop_callbacks
 from ...types import MessageId
 from ..server.session import FrontSession, HttpRequest
-
-MAX_KEPT_MESSAGES: Final = 100
-"""Maximum number of messages that are kept for a GET. Beyond it, the oldest are dropped."""
-MAX_KEPT_BYTES: Final = 64 * 1024
-"""Maximum size of these messages in bytes. It is small because many clients never send a GET."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -234,7 +229,8 @@ class HttpTransport(Transport):
             return
         listener = self.listener
         if listener.request is None:  # many clients never send a GET, so only the latest messages are kept
-            while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
+            # Beyond 100 messages the oldest are dropped. Their size is small because many clients never send a GET.
+            while len(listener) and (listener.size + len(text) > 64 * 1024 or len(listener) >= 100):
                 listener.take_first()
         listener.put(text)
 

@@ -25,9 +25,6 @@ MASK: Final = "the value"
 
 _PATH_CHARACTERS: Final = 200
 _MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
-_MAX_ALTERNATIVES: Final = 8
-_MAX_ERRORS: Final = 40
-"""Maximum number of errors that are read for one alternative."""
 _MAX_REASONS: Final = 3
 _MAX_UNKNOWN: Final = 50
 """Maximum number of faults that are listed for one of several alternatives."""
@@ -140,7 +137,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     for index, errors in enumerate(error.kind.as_dict()["context"]):
         part = _part(schema, [*error.schema_path, index])
         # Bounded for each alternative, because unions may contain unions.
-        faults = [fault for inner in errors[:_MAX_ERRORS] for fault in faults_of(inner, schema)]
+        faults = [fault for inner in errors[:40] for fault in faults_of(inner, schema)]
         alternatives.append(_Alternative(_name(part, index), _tags(_target_of(part, schema)), faults))
     # Only `oneOf` refuses a value that an alternative accepts.
     if not all(each.faults for each in alternatives):
@@ -165,7 +162,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     shared = [fault for fault in meant[0].faults if all(fault in each.faults for each in meant)]
     if shared:
         return shared
-    reasons = [f"{each.name}: {_reasons(each.faults, place)}" for each in meant[:_MAX_ALTERNATIVES]]
+    reasons = [f"{each.name}: {_reasons(each.faults, place)}" for each in meant[:8]]
     return [SchemaFault(place, error.kind.name, f"matches no alternative: {'; '.join(reasons)}")]
 
 

@@ -33,16 +33,10 @@ MAX_PATTERNS: Final = 250
 """Maximum number of regular expressions in a schema; compiling one can take several milliseconds."""
 MAX_VALUES: Final = 1_000_000
 """Maximum number of values in a value to validate, including nested ones."""
-_MAX_BACKTRACKS: Final = 100_000
 _BACKTRACKS: Final = r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+"
 # The groups contain no other group.
 _FIRST_LOOKAHEADS: Final = r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*"
 _GROUPS: Final = r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]"
-# Estimated number of schema values visited in the worst case. A million take less than 0.1 seconds.
-_COMPILED_WORK: Final = 1_000_000
-_VALID_WORK: Final = 50_000_000
-_PATTERN_WORK: Final = 50_000_000  # steps over characters, 0.2 to 0.5 seconds
-_LISTING_WORK: Final = 50_000  # listing the faults is slower: it does not stop at the first one
 
 
 MORE: Final = "more"
@@ -86,7 +80,7 @@ class Schema:
                 offline=True,
                 mask=MASK,
                 validate_formats=True,
-                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS),
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000),
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             where = "".join(f"/{part}" for part in getattr(error, "instance_path", []))
@@ -98,7 +92,7 @@ class Schema:
         self._growth = max(powers, default=1)
         self._work = _Work(schema)
         # Too much work even for a flat value: such a schema could not be used for any value.
-        if self._work.at(1) > _COMPILED_WORK:
+        if self._work.at(1) > 1_000_000:
             raise ValueError("the schema cannot be used: it branches too much")
 
     def faults(self, value: Any) -> list[SchemaFault]:
@@ -109,15 +103,17 @@ class Schema:
         if count > MAX_VALUES:
             return [SchemaFault("", "depth", f"has more than {MAX_VALUES} values")]
         work = self._work.at(depth) * count
-        if work > _VALID_WORK:
+        if work > 50_000_000:
             return [SchemaFault("", "depth", "nests too deep, or is too large, for this schema")]
-        if self._slow_patterns and self._slow_patterns * _pattern_work(value, self._growth) > _PATTERN_WORK:
+        # Steps over characters, 0.2 to 0.5 seconds.
+        if self._slow_patterns and self._slow_patterns * _pattern_work(value, self._growth) > 50_000_000:
             return [SchemaFault("", "pattern", "has a string that is too long for the patterns of the schema")]
         try:
             # Most values are valid, which is found quickly. Listing faults is slower, and done only for invalid ones.
             if self._validator.is_valid(value):
                 return []
-            if work <= _LISTING_WORK:
+            # A million schema values take less than 0.1 seconds, but listing does not stop at the first fault.
+            if work <= 50_000:
                 errors = self._validator.iter_errors(value)
                 found = (fault for error in errors for fault in faults_of(error, self._schema))
                 faults = [*itertools.islice(found, 20)]
@@ -192,11 +188,10 @@ def _pattern_work(value: Any, power: int) -> int:
 
 def _size(value: Any) -> int:
     """Count the values in a part of a schema; a long string is several."""
-    return sum(1 + len(part) // _CHARACTERS_PER_VALUE if isinstance(part, str) else 1 for part in _all_in(value))
+    return sum(1 + len(part) // 64 if isinstance(part, str) else 1 for part in _all_in(value))
 
 
 _BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-_INTO_ONE: Final = ("properties", "prefixItems", "items")  # each value is checked against one of them
 _INTO_EACH: Final = (
     "patternProperties",
     "additionalProperties",
@@ -208,7 +203,6 @@ _INTO_EACH: Final = (
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
 """Keywords whose entries are compared with a value one by one, or are repeated in the text of a fault."""
-_CHARACTERS_PER_VALUE: Final = 64  # a string has the weight of one value for every 64 characters
 _MAX_WORK: Final = 1 << 60
 
 
@@ -244,7 +238,8 @@ class _Work:
             work = len(schema) + sum(_size(schema[name]) for name in _COMPARED if name in schema)
             work += sum(self._of(beside, depth) for beside in self._beside(schema))
             if depth:
-                for name in _INTO_ONE:
+                # Each value is checked against one of them.
+                for name in ("properties", "prefixItems", "items"):
                     work += max(
                         (self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name)), default=0
                     )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
 from urllib.parse import quote
 
 from .uris import RESERVED, Expression, Variable, template_parts
 
 TemplateValue = str | int | float | Sequence[str] | Mapping[str, str] | None
-
-_RESERVED_CHARACTERS: Final = ":/?#[]@!$&'()*+,;="
-_TRIPLET: Final = r"(%[0-9A-Fa-f]{2})"
 
 
 def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> str:
@@ -80,6 +76,6 @@ def _encode(text: object, keeps_reserved: bool) -> str:
         raise TypeError(f"the items of a list or a dict must be strings, not {type(text).__name__}")
     if not keeps_reserved:
         return quote(text, safe="", errors="surrogateescape")
-    pieces = re.split(_TRIPLET, text)  # encoded characters stay unchanged
-    pieces[::2] = [quote(piece, safe=_RESERVED_CHARACTERS, errors="surrogateescape") for piece in pieces[::2]]
+    pieces = re.split(r"(%[0-9A-Fa-f]{2})", text)  # encoded characters stay unchanged
+    pieces[::2] = [quote(piece, safe=":/?#[]@!$&'()*+,;=", errors="surrogateescape") for piece in pieces[::2]]
     return "".join(pieces)

@@ -32,7 +32,6 @@ MAX_URI_CHARACTERS: Final = 8192
 """Maximum length of the URI of a resource."""
 
 _MAX_SHOWN: Final = 200
-_MAX_COMPARED: Final = 100
 
 
 @functools.cache
@@ -88,7 +87,7 @@ def nearest_of(uri: str, known: Iterable[str]) -> str | None:
     # Bounded, because the comparison takes quadratic time.
     import difflib  # few servers have a URI that is not found
 
-    bounded = [each for each in itertools.islice(known, _MAX_COMPARED) if len(each) <= _MAX_SHOWN]
+    bounded = [each for each in itertools.islice(known, 100) if len(each) <= _MAX_SHOWN]
     return next(iter(difflib.get_close_matches(uri[:_MAX_SHOWN], bounded, n=1, cutoff=0.4)), None)
 
 
@@ -106,18 +105,12 @@ def _has_host(uri: str) -> bool:
         return False
 
 
-_EXPRESSION: Final = r"\{([^{}]*)\}"
 _VARIABLE: Final = r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?"
-_UNRESERVED: Final = r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*"
 # What may stand in a segment of a path (RFC 3986, section 3.3). A simple expansion encodes `@ + , = :` and others, but
 # people and models write them as they are.
-_SEGMENT: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*"
-_QUERY_VALUE: Final = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 RESERVED: Final = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 _SEPARATORS: Final = r"[/\\]"
-_URI_SEPARATORS: Final = r"[/\\:?#&=;]"
 _DRIVE: Final = r"[A-Za-z]:"
-_QUERY: Final = r"[?#]"
 
 
 class UnsafePart(ValueError):
@@ -161,7 +154,7 @@ def is_unsafe_uri(uri: str) -> bool:
     It has `..` as a segment, an empty segment that is not the last one, a drive, a NUL, or bytes that are not UTF-8:
     whoever takes the text after some prefix of the URI could get an absolute path.
     """
-    path = unquote(re.split(_QUERY, uri, maxsplit=1)[0].partition("://")[2], errors="surrogateescape")
+    path = unquote(re.split(r"[?#]", uri, maxsplit=1)[0].partition("://")[2], errors="surrogateescape")
     segments = re.split(_SEPARATORS, path)
     # The host, and of `file:///` none, comes first.
     return _climbs(uri) or "" in segments[1:-1] or any(re.match(_DRIVE, segment) for segment in segments[1:])
@@ -171,7 +164,7 @@ def _climbs(uri: str) -> bool:
     """Whether a URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
     # Decoded once, as servers do, so `%252e` is a name with a percent sign.
     text = unquote(uri, errors="surrogateescape")
-    return "\0" in text or ".." in re.split(_URI_SEPARATORS, text) or has_surrogates(text)
+    return "\0" in text or ".." in re.split(r"[/\\:?#&=;]", text) or has_surrogates(text)
 
 
 def safe_join(root: str | os.PathLike[str], *parts: str) -> Path:
@@ -202,7 +195,7 @@ class _Operator(msgspec.Struct, frozen=True):
     first: str
     separator: str
     is_named: bool = False
-    characters: str = _SEGMENT
+    characters: str = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*"
 
 
 _OPERATORS: Final = {
@@ -288,7 +281,9 @@ class Expression:
         exploded = next((variable.name for variable in self.variables if variable.explodes), None)
         for item in text.split(self.operator.separator):
             name, equals, value = item.partition("=")
-            if not re.fullmatch(_UNRESERVED, name) or not re.fullmatch(_QUERY_VALUE, value):
+            if not re.fullmatch(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*", name) or not re.fullmatch(
+                r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*", value
+            ):
                 return None
             if name in known:
                 # Choosing the first or the last value would be a guess.
@@ -316,7 +311,7 @@ def template_parts(template: str) -> Iterator[str | Expression]:
     Raises:
         ValueError: `template` is not a template.
     """
-    for index, part in enumerate(re.split(_EXPRESSION, template)):
+    for index, part in enumerate(re.split(r"\{([^{}]*)\}", template)):
         # Text that only looks like an expression would otherwise appear in the URI.
         if not index % 2 and ("{" in part or "}" in part):
             raise ValueError("not a URI template (RFC 6570)")

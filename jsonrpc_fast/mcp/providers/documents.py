@@ -18,8 +18,6 @@ from ...types import UNSET
 from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..server.server import Server
 
-MAX_REFERENCES: Final = 64
-"""How many references may follow one another."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
@@ -63,7 +61,8 @@ class Document:
             ValueError: It is not an object, or a reference leads nowhere, out of the document or back to itself.
         """
         # Bounded, because references may form a cycle.
-        for _ in range(MAX_REFERENCES):
+        # How many references may follow one another.
+        for _ in range(64):
             if not isinstance(value, dict):
                 raise ValueError("a part of the document must be an object")
             if not isinstance(reference := value.get("$ref"), str):

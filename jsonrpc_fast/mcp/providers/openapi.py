@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
 """The default limit of a response."""
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_OWN_HEADERS: Final = ("accept", "content-type", "authorization")
 _SHOWN_CHARACTERS: Final = 1000
 _PART: Final = re.compile(r"\{([^{}]+)\}")
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json")
@@ -113,7 +112,9 @@ class _Operation:
             # Always required: a path without one of its parts would be another path.
             is_required = parameter.get("required") is True or place == "path"
             # OpenAPI 3.1: these three header parameters are ignored, because other parts of the document describe them.
-            if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
+            if (place == "header" and name.lower() in ("accept", "content-type", "authorization")) or (
+                place == "cookie" and not is_required
+            ):
                 continue
             # The HTTP client keeps its own cookies, and arguments cannot distinguish two parameters with one name.
             if place == "cookie" or name in self._parameters:

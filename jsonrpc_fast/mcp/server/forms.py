@@ -27,7 +27,6 @@ T = TypeVar("T")
 Action = Literal["accept", "decline", "cancel"]
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _PLAIN: Final = ("string", "number", "integer", "boolean")
-_FORMATS: Final = ("date", "date-time", "email", "uri")
 
 
 class Elicited(msgspec.Struct, Generic[T], frozen=True):
@@ -167,7 +166,7 @@ def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, An
         part["items"] = _field(part["items"], definitions)
     if part.get("default", part) is None:
         del part["default"]
-    if part.get("format") not in _FORMATS:
+    if part.get("format") not in ("date", "date-time", "email", "uri"):
         part.pop("format", None)
     return part
 

@@ -40,7 +40,6 @@ _REFUSED: Final[dict[Role, tuple[type, ...]]] = {
     "method": (str, int, float, bytes, bytearray, list, tuple, set, frozenset, types.NoneType),
 }
 """The types that are never a valid result, by role."""
-_MAX_SHAPES: Final = 64
 
 
 T = TypeVar("T")
@@ -267,7 +266,7 @@ class RegisteredFunction:
             if name not in plain or type(value) not in plain[name]:
                 return False
         # Bounded, because the names and the classes come from the client.
-        if len(self._plain_shapes) < _MAX_SHAPES:
+        if len(self._plain_shapes) < 64:
             self._plain_shapes.add(shape)
         return True
 

@@ -53,7 +53,6 @@ _SERVED_PLAINLY: Final = {
 }
 """By version: the requests of a session that need only a look-up if they have no `_meta`."""
 _NO_CAPABILITIES: Final = ClientCapabilities()
-_MAX_CHARACTERS: Final = 256
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
@@ -278,7 +277,7 @@ class ServerHandshake:
             # Clients repeat it with each request, so it is cached, with a bound.
             is_usual = type(info) is dict and len(info) == 2
             is_usual = is_usual and type(info.get("name")) is str and type(info.get("version")) is str
-            if is_usual and len(info["name"]) + len(info["version"]) < _MAX_CHARACTERS:
+            if is_usual and len(info["name"]) + len(info["version"]) < 256:
                 info = _client_info(version, *info.items())
             else:
                 info = _record(Implementation, meta, CLIENT_INFO_KEY, version)

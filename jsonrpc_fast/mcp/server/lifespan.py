@@ -27,7 +27,6 @@ from ...support import on_failure
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""
-_CANCELLED: Final = "the lifespan raised CancelledError"
 
 MakeLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 """A function that takes the server and returns an async context manager."""
@@ -196,7 +195,7 @@ class LifespanHolder:
             if not step.done():
                 await undo()
         if not step.done() or step.cancelled():
-            raise TimeoutError(late) if is_late else RuntimeError(_CANCELLED)
+            raise TimeoutError(late) if is_late else RuntimeError("the lifespan raised CancelledError")
         step.result()
 
     async def leave(self) -> None:

@@ -79,8 +79,6 @@ MAX_TYPED_CHARACTERS: Final = 64 * 1024
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD})
 """Methods that may wait for providers (the lists), or for the end of a subscription."""
 _TASK_EXITS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit)  # these end the task itself
-_LOGGED_ID_CHARACTERS: Final = 64
-_MAX_SHADOWED: Final = 1000
 _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
 
@@ -381,7 +379,7 @@ class Methods:
 
     def _warn_of(self, member: str, name: str) -> None:
         """Log once that a provider has a name that is taken."""
-        if name not in self._shadowed and len(self._shadowed) < _MAX_SHADOWED:
+        if name not in self._shadowed and len(self._shadowed) < 1000:
             self._shadowed.add(name)
             _logger.warning(
                 "two of the %s have the same name: the one from the provider mounted later is left out", member
@@ -649,7 +647,7 @@ def _tool_result(tool: RegisteredTool, value: Any, context: Context | _Call) -> 
 
 
 def _shown(id: MessageId) -> str:
-    return ascii(id)[:_LOGGED_ID_CHARACTERS]
+    return ascii(id)[:64]
 
 
 def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str, Any]:

@@ -17,13 +17,7 @@ from ...errors import EncodeError
 from ...handlers import to_json
 from ...support import has_surrogates, pointer_to
 
-_MAX_TRIES: Final = 1000
-"""How many parts of a value are tried, to find the one that cannot be sent: each try takes as long as writing it."""
 _MAX_SHOWN: Final = 200
-_SHALLOW: Final = 200
-"""A text with fewer brackets can be a part of any result: the codec writes values of a depth of 254."""
-_AROUND: Final = 8
-"""How many containers are around a value in a response, at most."""
 
 
 class NotSendable(EncodeError):
@@ -39,7 +33,8 @@ def sendable(value: Any) -> tuple[Any, bytes]:
     try:
         converted = to_json(value)
         text = dumps(converted)
-        if text.count(b"[") + text.count(b"{") >= _SHALLOW:
+        # A text with fewer brackets can be a part of any result: the codec writes values of a depth of 254.
+        if text.count(b"[") + text.count(b"{") >= 200:
             check_depth(converted)
     except EncodeError as error:
         raise NotSendable(f"{error}{_at(_place_of(value, _is_refused))}") from error
@@ -52,7 +47,8 @@ def sendable(value: Any) -> tuple[Any, bytes]:
 
 def check_depth(value: Any) -> None:
     """Raise EncodeError for a value that is too deep for a response, although it can be written alone."""
-    for _ in range(_AROUND):
+    # At most 8 containers are around a value in a response.
+    for _ in range(8):
         value = [value]
     dumps(value)
 
@@ -99,7 +95,8 @@ def _place_of(value: Any, is_it: Callable[[Any], bool]) -> list[str | int] | Non
     """Return the way to the part of a value that is refused, as far as it can be found; None for a circular value."""
     place: list[str | int] = []
     seen = {id(value)}
-    left = _MAX_TRIES
+    # Each try takes as long as writing the value.
+    left = 1000
     while True:
         for name, part in _named_parts(value):
             left -= 1

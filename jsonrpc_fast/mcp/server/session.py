@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ...codec import Notification, decoded
 from ...codec import Request as Message
@@ -22,8 +22,6 @@ from ..protocol.versions import Revision
 from .handshake import ServerHandshake
 from .inputs import cannot_send
 from .subscriptions import Client, ClientSubscriptions
-
-_MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes than this does not read
 
 
 class HttpRequest(Protocol):
@@ -160,7 +158,7 @@ class FrontSession(McpSession):
     @property
     def is_blocked(self) -> bool:
         """Whether the client does not read at the moment."""
-        return self._transport.write_buffer_bytes > _MAX_UNWRITTEN_BYTES
+        return self._transport.write_buffer_bytes > 1024 * 1024
 
     async def ask_client(
         self,

@@ -28,7 +28,6 @@ from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
 
-_BLOCKED_SECONDS: Final = 0.5
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
 MAX_URIS: Final = 1024
@@ -188,7 +187,7 @@ class ClientSubscriptions:
     def _notify(self) -> None:
         if self._client.is_blocked:
             # Kept, not dropped: a client that misses a change would show an old list forever.
-            self._timer = asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify)
+            self._timer = asyncio.get_running_loop().call_later(0.5, self._notify)
             return
         # Emptied first, because sending may run code that changes lists again.
         changes, self.changes = self.changes, {}
