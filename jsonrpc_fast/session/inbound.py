@@ -257,58 +257,6 @@ class Serving(PlainServer):
         self.credit = min(self.rules.response_bytes - self.driver.unwritten_bytes, sys.maxsize)
         return self.credit > 0
 
-    def serve_at_once(self, message: Request, function: Callable[[], Any]) -> bytes | Run | None:
-        """Serve a request that has its own destination without registration, if no rule forbids it.
-
-        Args:
-            message: The request.
-            function: Returns the result, or a coroutine of it.
-
-        Returns:
-            The response, without a line break; the handler, if the coroutine waits; or None if
-            the request must take the ordinary path. Then the function was not called.
-        """
-        if (
-            not self._is_free
-            or self._is_blocked()
-            or not self.may_start()
-            or (self.requests and self.find_request(message.id) is not None)
-        ):
-            return None
-        run = None
-        try:
-            result = function()
-            if type(result) is CoroutineType:
-                run = Run(self, result, message, None, None)
-                before = current_run.set(run)
-                try:
-                    run.waiting = result.send(None)
-                    return run
-                except StopIteration as end:
-                    result = end.value
-                    run.state = _ENDED
-                    if self.is_draining:  # it has begun to close the session
-                        self._leave(run)
-                finally:
-                    current_run.reset(before)
-            return self._encode_result(message.id, result, delimited=False)
-        except BaseException as error:  # as in `_call`
-            if run is not None:
-                self._leave(run)
-            refuse = partial(self.encode_error, message.id, delimited=False)
-            text, _ = response_to_error(error, message.method, message.id, refuse, self.rules.hooks.handler_fault)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            return text
-
-    def keep(self, run: Run, destination: Destination) -> None:
-        """Register the request of a handler that `serve_at_once` has returned, and give the handler a slot."""
-        assert type(run.item) is Request
-        run.item = self._register(run.item, destination)
-        self._count(run)
-        if run.waits:  # it began to wait in its first step, when it had no slot to give up
-            self.run_waits(run)
-
     # What a `PlainServer` calls, which calls functions without registering their requests.
 
     def may_start(self) -> bool:

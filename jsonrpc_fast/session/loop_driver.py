@@ -6,24 +6,20 @@ Rules:
   - The timer runs in the context of the session, not in that of the request that happens to set it: asyncio keeps a
     cancelled timer until its time comes, and with its context everything that this holds.
   - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
-  - A handler that has begun in the task of its exchange (`Serving.serve_at_once`) ends there, because what it has
-    entered belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import types
 from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Final, Protocol
 
-from .._parts import FuturePart
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers import RequestContext
-from ..handlers.awaiting import OuterCoroutine, resume
+from ..handlers.awaiting import OuterCoroutine
 from ..support import Waiters
 from ..transports.connection import turns
 from ..transports.protocol import Transport
@@ -31,12 +27,11 @@ from .calls import Call
 from .driver import Driver
 from .engine import Engine
 from .requests import Destination, InboundRequest
-from .running import Run, RunState, current_run
+from .running import Run, RunState
 from .wait_queue import WaitQueue
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-_resumed: Final = types.coroutine(resume)
 _SHARES_CONTEXT: Final = sys.version_info < (3, 12)
 """Whether a task can run in an existing context: an eager task, from Python 3.12 on, needs a copy."""
 
@@ -236,20 +231,3 @@ class LoopDriver(Driver):
         # An eager task may have ended by now. Keeping it would create a reference cycle.
         if run.state is not _ENDED:
             run.task = task
-
-    async def finish(self, run: Run) -> None:
-        """Continue a handler that has begun in this task (`Serving.serve_at_once`), until it ends.
-
-        Raises:
-            asyncio.CancelledError: Something else has cancelled the task.
-        """
-        token = current_run.set(run)
-        try:
-            with FuturePart() as part:
-                run.task = part
-                owner: Any = run.owner
-                await ServedCoroutine(owner, _resumed(run.work, run.waiting), run)
-        finally:
-            current_run.reset(token)
-        if part.is_task_cancelled:
-            raise asyncio.CancelledError

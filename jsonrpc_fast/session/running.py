@@ -14,13 +14,13 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from ..codec import Notification, Request
+from ..codec import Notification
 from ..codec._backend import ServedCoroutine
 from .requests import InboundRequest
 
 T = TypeVar("T")
-Item = InboundRequest | Notification | Request
-"""What is served. A `Request` is not registered yet: its handler is in its first step (`Serving.serve_at_once`)."""
+Item = InboundRequest | Notification
+"""What is served."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
@@ -60,7 +60,6 @@ class Run:
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
-        waiting: What it waits for, if it has begun in the task of its exchange: see `Serving.serve_at_once`.
         destination: Of the message, while it waits for its turn.
         closes_session: Whether the handler closes its session, which does not wait for it.
     """
@@ -74,7 +73,6 @@ class Run:
     size: int = -1
     task: Any = None
     waits: int = 0
-    waiting: Any = None
     destination: Any = None
     closes_session: bool = False
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Decoder, Request
+from jsonrpc_fast import Decoder
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules, SessionGroup
-from jsonrpc_fast.session.running import running, waiting
+from jsonrpc_fast.session.running import waiting
 
 from ..support.tables import rows
 
@@ -362,120 +362,3 @@ def test_a_handler_that_calls_back_in_its_first_step_has_its_slot() -> None:
     end.read(request("1", "wait").encode())
     assert seen == [(True, True, 0)]
     assert len(end.engine.runs) == 1
-
-
-async def give(value: Any = 1) -> Any:
-    return value
-
-
-def fill_slots(end: End) -> None:
-    for id in range(10, 12):
-        end.read(request(str(id), "waits").encode())
-
-
-AGAINST: dict[str, Any] = {
-    "an ordered handler": lambda end: end.read((request("7", "ordered") + request("8", "add", "[1]")).encode()),
-    "a peer that does not read": lambda end: setattr(end, "unwritten", 101),
-    "its id in flight": lambda end: end.read(request("1", "waits").encode()),
-    "the end": lambda end: end.engine.begin_draining(),
-    "a batch": lambda end: setattr(end.engine, "batch", iter(())),
-    "no slot": fill_slots,
-    "a handler that waits for the peer": lambda end: end.read(request("7", "waits for the peer").encode()),
-}
-
-
-class TestAtOnce:
-    """Requests that are served in the task of their exchange."""
-
-    @rows("against", list(AGAINST))
-    def test_what_is_against_it(self, against: str) -> None:
-        end, called = End("plain", max_handlers=2, response_bytes=100), []
-        add_functions(end)
-        AGAINST[against](end)
-        assert end.engine.serve_at_once(Request(1, "m"), lambda: called.append(1)) is None
-        assert called == []
-
-    def test_hooks_are_against_it(self) -> None:
-        assert End("ordinary").engine.serve_at_once(Request(1, "m"), give) is None
-
-    @rows("function", [lambda: 1, give])
-    def test_the_response(self, function: Any) -> None:
-        end = End("plain")
-        for _ in range(2):
-            written = end.engine.serve_at_once(Request(1, "m"), function)
-            assert written == b'{"jsonrpc":"2.0","id":1,"result":1}'
-        assert end.engine.is_idle
-
-    @rows("kind, code", [(ValueError, -32603), (SystemExit, -32603), (KeyboardInterrupt, None)])
-    @rows("is_async", [False, True])
-    def test_a_failure(self, is_async: bool, kind: type[BaseException], code: int | None) -> None:
-        end, runs = End("plain"), list[Any]()
-
-        def fail() -> None:
-            raise kind
-
-        async def fail_later() -> None:
-            runs.append(running())
-            fail()
-
-        message, function = Request(1, "m"), fail_later if is_async else fail
-        if code is None:
-            with pytest.raises(kind):
-                end.engine.serve_at_once(message, function)
-        else:
-            written = end.engine.serve_at_once(message, function)
-            assert written == b'{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"Internal error"}}' % code
-        assert [run.begin_wait() for run in runs] == [False] * is_async  # it has ended
-        assert running() is None
-
-    def test_its_run_ends_with_the_coroutine(self) -> None:
-        end, runs = End("plain"), list[Any]()
-
-        async def run() -> None:
-            runs.append(running())
-
-        end.engine.serve_at_once(Request(1, "m"), run)
-        assert runs[0].begin_wait() is False
-        assert running() is None
-
-    @rows("fails", [False, True])
-    def test_one_that_closes_the_session_does_not_stand_for_another_handler(self, fails: bool) -> None:
-        end = End("plain")
-        add_functions(end)
-        end.read(request("7", "waits").encode())
-
-        async def close() -> None:
-            run: Any = running()
-            end.engine.spare(run)
-            end.engine.begin_draining()
-            if fails:
-                raise RpcError(5, "no")
-
-        assert end.engine.serve_at_once(Request(1, "m"), close) is not None
-        assert not end.is_idle
-        assert not end.engine.has_served
-        end.engine.succeeded(end.runs.pop(), 1)
-        assert end.is_idle
-
-    @rows("waits, slots", [(False, 0), (True, 1)])
-    def test_one_that_waits_for_the_peer_has_no_slot(self, waits: bool, slots: int) -> None:
-        end = End("plain", max_handlers=1)
-        add_functions(end)
-        given: list[Any] = []
-
-        class Exchange:
-            def send(self, data: bytes) -> None:
-                raise NotImplementedError
-
-            def respond(self, id: Any, data: bytes) -> None:
-                given.append((id, data))
-
-        handler: Any = end.handlers.find("waits for the peer" if waits else "waits")
-        run: Any = end.engine.serve_at_once(Request(1, "m"), lambda: handler.invoke(None, None))
-        end.engine.keep(run, Exchange())
-        end.read(request("2", "waits").encode())
-        assert len(end.runs) == slots
-        end.engine.succeeded(run, 5)
-        assert given == [(1, b'{"jsonrpc":"2.0","id":1,"result":5}\n')]
-        assert end.read(b"") == b""
-        assert len(end.runs) == 1
