@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial
@@ -180,6 +181,7 @@ class Methods:
             "resources/subscribe": ("resources.subscribe", _subscribe),
             "resources/unsubscribe": ("resources.subscribe", _unsubscribe),
         }
+        self._methods = {sys.intern(name): method for name, method in self._methods.items()}
         self._shadowed: set[str] = set()  # hidden names that were logged
 
     async def _read(self, uri: str, context: Context) -> dict[str, Any]:
