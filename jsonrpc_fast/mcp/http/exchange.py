@@ -258,7 +258,8 @@ class Exchange(MessageStream):
         if self._responses is not None:
             self.put_response(request.index, response)
         else:
-            self._response, self.status = response, request.status
+            self._response = response
+            self.status: int = request.status
         if not self.requests:
             self.end()
 
@@ -293,7 +294,7 @@ class Exchange(MessageStream):
             self.cancel()
 
     def _count(self, size: int) -> None:
-        self.size += size
+        MessageStream._count(self, size)
         if self.transport is not None:
             self.transport.count(size)
         if self._room is not None:
