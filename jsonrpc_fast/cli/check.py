@@ -30,10 +30,7 @@ from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_colo
 _KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_BYTES: Final = 4096  # most first messages fit
-_BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
-_BAR_SECONDS: Final = 2.0  # or after this time
 _MAX_METHODS: Final = 1000  # with a line of their own
-_OTHER_METHODS: Final = "(other methods)"
 
 # Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
 # The last two have no mark: JSON begins with a bracket, whose other byte is NUL in UTF-16.
@@ -315,7 +312,7 @@ class _Report:
     def _add_method(self, kind: str, method: str) -> None:
         # A hostile file may invent a method for each message.
         if method not in self.methods and len(self.methods) >= _MAX_METHODS:
-            method = _OTHER_METHODS
+            method = "(other methods)"
         self.methods.setdefault(method, Counter())[kind] += 1
 
     def _show(self, frame: Frame, fault: ParseError) -> None:
@@ -358,7 +355,7 @@ class _Progress:
         self._bytes += count
         if self._bar is not None:
             self._bar.update(count)
-        elif self._wanted and (self._bytes >= _BAR_BYTES or time.monotonic() - self._started >= _BAR_SECONDS):
+        elif self._wanted and (self._bytes >= 8 * 1024 * 1024 or time.monotonic() - self._started >= 2.0):
             self._begin()
 
     def clear(self) -> None:

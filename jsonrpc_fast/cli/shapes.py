@@ -31,7 +31,6 @@ _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
 # A document may be hostile, or generated: each of these bounds something that can multiply.
 
-_NOTES: Final = ("title", "description", "summary", "examples", "example")
 _TYPES: Final = {"null": "None", "boolean": "bool", "integer": "int", "number": "float", "string": "str"}
 
 
@@ -151,7 +150,8 @@ class Shapes:
             kept = {
                 name: inner
                 for name, inner in value.items()
-                if not (name in _NOTES and isinstance(inner, str)) and name != "examples"
+                if not (name in ("title", "description", "summary", "examples", "example") and isinstance(inner, str))
+                and name != "examples"
             }
             key = tuple(sorted((name, self._number(inner, depth + 1)) for name, inner in kept.items()))
         elif isinstance(value, list):

@@ -27,8 +27,6 @@ MAX_METHODS: Final = 1000
 MAX_IN_FLIGHT: Final = 100_000
 SAMPLES: Final = 10_000
 _CHUNK_BYTES: Final = 256 * 1024
-_OTHER_METHODS: Final = "(other methods)"
-_BARS: Final = "▁▂▃▄▅▆▇█"
 _COLUMNS: Final = ("method", "requests", "notifications", "errors", "unanswered", "bytes p50", "p99", "ms p50", "p99")
 
 
@@ -123,7 +121,7 @@ class _Stats:
 
     def _method(self, name: str) -> _Method:
         if name not in self.methods and len(self.methods) >= MAX_METHODS:
-            name = _OTHER_METHODS
+            name = "(other methods)"
         return self.methods.setdefault(name, _Method())
 
 
@@ -264,4 +262,4 @@ def _histogram(values: list[float]) -> str:
             place, edge = place + 1, edge * step
         found[place] += 1
     most = max(found)
-    return "".join(_BARS[-(-7 * count // most)] if count else " " for count in found)
+    return "".join("▁▂▃▄▅▆▇█"[-(-7 * count // most)] if count else " " for count in found)

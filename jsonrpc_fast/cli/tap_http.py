@@ -37,8 +37,6 @@ _OF_THE_CONNECTION: Final = (
     b"transfer-encoding",
     b"upgrade",
 )
-# The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange is independent.
-_UVICORN_OPTIONS: Final = {"lifespan": "on", "timeout_graceful_shutdown": None}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,7 +77,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
 
     application = _Tap(target, watcher, profile, end)
     try:
-        return run_http(application, host, port, uvicorn_options=_UVICORN_OPTIONS)
+        return run_http(application, host, port, uvicorn_options={"lifespan": "on", "timeout_graceful_shutdown": None})
     finally:
         end()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..codes import is_error_code
 from ..errors import EncodeError
@@ -11,8 +11,6 @@ from ._json import dumps
 
 if not TYPE_CHECKING:
     from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
-
-NO_TEXT: Final = "the error has no message"
 
 
 def code_and_message(error: Any) -> tuple[int, str]:
@@ -33,7 +31,7 @@ def code_and_message(error: Any) -> tuple[int, str]:
         try:
             message = dumps(error, _decimal_text).decode()
         except EncodeError:  # too deep, or not decoded from JSON
-            message = NO_TEXT
+            message = "the error has no message"
     return plain_int(code) if is_error_code(code) else 0, message
 
 

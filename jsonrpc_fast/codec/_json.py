@@ -197,7 +197,11 @@ class _Bounded:
 
 def refusal(error: TypeError) -> EncodeError:
     """Return the error for the caller in place of orjson's: its text names a type or a limit, never a value."""
-    if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
+    if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in (
+        TOO_DEEP,
+        DECIMAL_NOT_FINITE,
+        DECIMAL_TOO_LARGE,
+    ):
         return EncodeError(str(error.__cause__))
     # orjson names a class of the core with its module, and one of the pure backend without.
     return EncodeError(str(error).replace("jsonrpc_fast.", ""))
@@ -219,7 +223,6 @@ TOO_DEEP: Final = "Recursion limit reached"
 
 DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is not a JSON number"
 DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent is too large"
-_OWN_TEXTS: Final = (TOO_DEEP, DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE)
 
 Left = dict[int, tuple[object, int]]
 """Objects that orjson may leave to `default`, by id, and how deep they are."""

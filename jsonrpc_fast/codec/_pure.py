@@ -76,7 +76,6 @@ if not TYPE_CHECKING:
 _TOO_DEEP: Final = bits("is_too_deep")
 _WIDE_INTEGER: Final = bits("has_wide_integer")
 _DUPLICATE: Final = bits("has_duplicate")
-_NO_OBJECT: Final = bits("is_no_object")
 _NO_JSON_TYPE: Final = object()
 
 
@@ -525,7 +524,8 @@ def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, de
 
 
 # Users and pickles find the names here, as they find those of the core in `_core`.
-_MADE: Final = (Error, Notification, ParseError, Raw, Request, Response, _make_fault, _make_raw, _make_with_extra)
-_ENCODERS: Final = (encode, encode_error, encode_notification, encode_request, encode_result)
-for _made in (*_MADE, *_ENCODERS):
+for _made in (
+    *(Error, Notification, ParseError, Raw, Request, Response, _make_fault, _make_raw, _make_with_extra),
+    *(encode, encode_error, encode_notification, encode_request, encode_result),
+):
     _made.__module__ = __name__

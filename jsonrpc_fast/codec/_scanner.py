@@ -106,12 +106,9 @@ _scalar = re.compile(rb"[^ \t\n\r,\]}]*").match
 _to_bracket = re.compile(rb'[^"{}\[\]]*(?:"[^"]*"[^"{}\[\]]*){0,1000}').match
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBERS}
 _OPENING: Final = b"[{"
-_CLOSING: Final = b"]}"
-_EMPTY: Final = (b"[]", b"{}")
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
-_DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
 def scan(text: bytes, *, batch_items: int) -> ScannedText:
@@ -240,7 +237,7 @@ def parts_of(text: bytes) -> list[tuple[bytes, bytes]]:
     # In the masked text, each string ends at the next quote.
     masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
     at = _skip_space(text, 1)
-    while text[at] not in _CLOSING:
+    while text[at] not in b"]}":
         name = b""
         if is_object:
             end = masked.index(b'"', at + 1) + 1
@@ -358,7 +355,7 @@ def _scan_value(text: bytes, at: int) -> ScannedValue:
     state = _VALUE
     while True:
         # Not in front of a container with parts, which does not match.
-        if state < _VALUE and (text[at : at + 1] not in _OPENING or text[at : at + 2] in _EMPTY):
+        if state < _VALUE and (text[at : at + 1] not in _OPENING or text[at : at + 2] in (b"[]", b"{}")):
             usual = (_usual_members if due[-1] == _CLOSE_OBJECT else _usual_items)(text, at)
             end = usual.end()  # type: ignore[union-attr]
             if end != at:
@@ -418,7 +415,7 @@ def _scan_scalar(text: bytes, at: int) -> tuple[int, bool]:
     """Where the scalar at `at` ends, and whether it is an integer beyond 64 bits."""
     if text[at] == _QUOTE:
         return _scan_string(text, at), False
-    if text[at] in _DIGITS_AND_MINUS:
+    if text[at] in b"-0123456789":
         end = _scan_number(text, at)
         return end, is_wide_integer(text[at:end])
     return _scan_literal(text, at), False

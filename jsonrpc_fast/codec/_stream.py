@@ -31,8 +31,6 @@ M = TypeVar("M")
 Place: TypeAlias = tuple[int, int, int, Any]
 """The place of the frame of an item, as `_pure.places` gives it."""
 
-_NO_JSON: Final = (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
-"""The faults of a line that may not be a message at all: they get a hint of what it looks like."""
 
 # Why a decoder refuses a call.
 IN_USE: Final = "the decoder is in use"
@@ -257,7 +255,12 @@ class StreamDecoder(Generic[M]):
         if text is None or fault is not None:
             return self._fault_class(fault, hint=hint, offset=skipped or None)
         item = self._decode(text)
-        if line is not None and isinstance(item, ParseError) and item.code in _NO_JSON:
+        # A line that may not be a message at all gets a hint of what it looks like.
+        if (
+            line is not None
+            and isinstance(item, ParseError)
+            and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
+        ):
             hint = hint_of_line(text)
             if hint is not None:
                 with_hint(item, hint)

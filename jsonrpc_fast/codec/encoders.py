@@ -136,11 +136,7 @@ def _plain_of(profile: Profile) -> Profile:
 
 
 # These are compiled when a profile needs them, not when the module is imported.
-_MEMBER: Final = rb'"(?:id|method|params|result|error)"\s*:'
-_POSSIBLE: Final = rb"jsonrpc|\\u00[67]"
-_FIRST: Final = rb'\s*(?:\[\s*)?\{\s*"jsonrpc"\s*:'
 _TOKEN: Final = rb'(?s)"([^"\\]*(?:\\.[^"\\]*)*)"?(\s*:)?|([\[{]+)|[\]}]+'
-_LETTER: Final = rb"\\u00([67][0-9a-fA-F])"
 
 
 def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
@@ -151,11 +147,11 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
     """
     data = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
     # Fast path: most writers begin with `jsonrpc`.
-    if re.match(_FIRST, data) is not None:
+    if re.match(rb'\s*(?:\[\s*)?\{\s*"jsonrpc"\s*:', data) is not None:
         return True
-    otherwise = None if re.search(_MEMBER, data) is None else False
+    otherwise = None if re.search(rb'"(?:id|method|params|result|error)"\s*:', data) is None else False
     # Without this text and without an escape for a lower-case letter, no member can have the name.
-    if re.search(_POSSIBLE, data) is None:
+    if re.search(rb"jsonrpc|\\u00[67]", data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
     # Only strings, colons and brackets are read, so input that is cut off or not JSON is understood as far as possible.
@@ -163,7 +159,7 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
         name, colon, opened = token.groups()
         if colon is not None:
             # Only at the depth of the members: a payload may have a member of this name, too.
-            if depth == place and re.sub(_LETTER, _letter, name) == b"jsonrpc":
+            if depth == place and re.sub(rb"\\u00([67][0-9a-fA-F])", _letter, name) == b"jsonrpc":
                 return True
         elif opened is not None:
             # The first brackets: "{" for a message, "[{" for a batch, whose members are one level deeper.

@@ -34,7 +34,6 @@ _CONTENT_TYPE: Final = rb"(?:content-type:[ \t]?application/vscode-jsonrpc;[ \t]
 _USUAL_SECTION: Final = rb"(?i)%bcontent-length:[ \t]?([0-9]{1,9})\r?\n%b\r?\n" % (_CONTENT_TYPE, _CONTENT_TYPE)
 _LENGTH_AT_END: Final = rb"(?i)content-length:[ \t]{0,8}[0-9]{1,15}[ \t]{0,8}\r?\n\Z"
 _LENGTH_BYTES: Final = 48  # the longest match
-_PARAMETER: Final = rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)'
 
 
 @functools.cache
@@ -188,7 +187,7 @@ def _length_at_end(line: bytes) -> re.Match[bytes] | None:
 
 
 def _has_known_charset(content_type: bytes) -> bool:
-    for name, value in compiled(_PARAMETER).findall(content_type):
+    for name, value in compiled(rb';([^;="]*)=([ \t]*"(?:[^"\\]|\\.)*"|[^;]*)').findall(content_type):
         if name.strip().lower() == b"charset" and value.strip().strip(b'"').lower() not in (b"utf-8", b"utf8"):
             return False
     return True

@@ -6,7 +6,7 @@ other stream is read as newline framing, in which a bad line affects no other li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from ..profile import Limits
 from ..support import check_count
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from .content_length import ContentLengthFrames
     from .events import EventFrames
     from .lines import LineFrames
-
-# Both framings ignore blank lines at the start.
-_BLANKS: Final = rb"[ \t\r\n]*"
 
 
 class FramingDetector:
@@ -50,7 +47,8 @@ class FramingDetector:
             if len(seen) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(seen):
                 return None
             begin = len(BYTE_ORDER_MARK) if seen.startswith(BYTE_ORDER_MARK) else 0
-            self._at = _end_of(_BLANKS, seen, max(self._at, begin), end)
+            # Both framings ignore blank lines at the start.
+            self._at = _end_of(rb"[ \t\r\n]*", seen, max(self._at, begin), end)
             if self._at < end:
                 self._line = self._at
         # `_at` never goes back, so the detection takes linear time in any chunking.

@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# The longest method that is registered has 17 characters (UPDATEREDIRECTREF). RFC 9112, section 2.2: a server ignores
-# blank lines before the request line.
-_METHOD: Final = rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))"
-_TARGET: Final = rb"[^ \r\n]*"
 _HTTP: Final = b" HTTP/"
 
 
@@ -28,8 +24,10 @@ class HttpDetector:
         """Return whether the stream is HTTP; None while more bytes are needed."""
         text = bytes(data)
         if not self._in_target:
+            # The longest method that is registered has 17 characters (UPDATEREDIRECTREF). RFC 9112, section 2.2: a
+            # server ignores blank lines before the request line.
             # RFC 9112, section 3: request-line = method SP request-target SP HTTP-version.
-            method = re.match(_METHOD, self._seen + text)
+            method = re.match(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))", self._seen + text)
             if method is None:
                 return False
             if not method[1]:
@@ -39,7 +37,7 @@ class HttpDetector:
             self._seen = b""
             self._in_target = True
         if not self._seen:
-            end = re.match(_TARGET, text).end()  # type: ignore[union-attr]  # it always matches
+            end = re.match(rb"[^ \r\n]*", text).end()  # type: ignore[union-attr]  # it always matches
             text = text[end:]
         self._seen = (self._seen + text)[: len(_HTTP)]
         if self._seen == _HTTP:

@@ -26,8 +26,6 @@ from .params.types import msgspec_module
 _msgspec = msgspec_module()
 
 _TOO_DEEP: Final = "the value is circular, or nests too deep"
-_SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
-"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec itself refuses such a value."""
 
 _SCALARS: Final = frozenset(
     {str, int, float, bool, type(None), bytes, bytearray, memoryview, uuid.UUID}
@@ -104,7 +102,8 @@ _BASES: Final[dict[type, Any]] = {
 
 def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
     """Check that a value is not circular, if msgspec would not notice. Raises EncodeError beyond a depth of 1000."""
-    if sys.getrecursionlimit() <= _SAFE_LIMIT:
+    # msgspec itself refuses such a value with a recursion limit up to this one.
+    if sys.getrecursionlimit() <= (1000 if sys.version_info < (3, 12) else sys.maxsize):
         return
     # Depth first, so that a circular value grows the stack up to the bound and no further, however wide it is.
     stack: list[Iterator[Any]] = [iter((value,))]

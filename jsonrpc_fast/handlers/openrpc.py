@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from ..errors import RpcError
     from .options import HandlerOptions
 
-OPENRPC_VERSION: Final = "1.3.2"
 _REFERENCE: Final = "#/$defs/"
-_COMPONENT: Final = "#/components/schemas/"
 
 
 class Described(Protocol):
@@ -67,7 +65,7 @@ def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
     methods = [
         _method(name, function, options, components) for name, (function, options) in handlers.functions().items()
     ]
-    document = {"openrpc": OPENRPC_VERSION, "info": {"title": title, "version": version}, "methods": methods}
+    document = {"openrpc": "1.3.2", "info": {"title": title, "version": version}, "methods": methods}
     return {**document, "components": {"schemas": components}} if components else document
 
 
@@ -207,7 +205,7 @@ def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        name: _COMPONENT + names[inner.removeprefix(_REFERENCE)]
+        name: "#/components/schemas/" + names[inner.removeprefix(_REFERENCE)]
         if name == "$ref" and isinstance(inner, str) and inner.removeprefix(_REFERENCE) in names
         else _renamed(inner, names)
         for name, inner in schema.items()

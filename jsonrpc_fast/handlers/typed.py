@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter
-from typing import Any, Final
+from typing import Any
 
 from ..codec import Raw
 from .handler import Handler, OuterHandler, RequestContext, is_context
 from .params.arguments import Arguments, field_of, hints_of, parameters_of
 from .params.problems import Misfit
 from .params.types import MsgspecType, ValueType, type_of
-
-_ARRAY: Final = ord("[")
-
 
 Invoke = Callable[[Any, RequestContext | None], Any]
 """Calls a function with converted params and the context."""
@@ -53,7 +50,7 @@ class TypedHandler(OuterHandler):
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Convert the params and call the function; otherwise like `Handler.invoke`."""
         text = bytes(params) if type(params) is Raw else None
-        is_array = type(params) is list if text is None else text[0] == _ARRAY
+        is_array = type(params) is list if text is None else text.startswith(b"[")
         one_pass = self._by_position if is_array else self._by_name
         # Absent params go to `_convert`, which reads them as an empty object.
         if one_pass is not None and params is not None:

@@ -27,8 +27,6 @@ from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
 
 # Classes whose values need no conversion, if no constraint is attached.
 _PLAIN: Final = (str, int, float, bool, types.NoneType)
-_SHARED: Final = (*_PLAIN, bytes)
-"""The types of defaults that msgspec passes on unchanged."""
 
 
 class Arguments:
@@ -155,7 +153,8 @@ def _default(parameter: Parameter) -> tuple[Any, ...]:
     default = parameter.default
     if default is Parameter.empty:
         return ()
-    if type(default) in _SHARED:
+    # msgspec passes defaults of these types on unchanged.
+    if type(default) in (*_PLAIN, bytes):
         return (default,)
     return (msgspec_module().field(default_factory=lambda: default),)  # msgspec would copy it, or refuse it
 

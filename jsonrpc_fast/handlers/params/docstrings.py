@@ -10,14 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final
-
-_GOOGLE_HEADING: Final = r"(?:Args|Arguments|Parameters|Params):\s*"
-_GOOGLE_ITEM: Final = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
-_NUMPY_HEADING: Final = r"(?:Other )?Parameters\s*"
-_NUMPY_ITEM: Final = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
-_SPHINX_ITEM: Final = r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)"
-_SPHINX_TYPE: Final = r":type\s+(\w+)\s*:.*"
 
 Descriptions = dict[str, str]
 
@@ -48,14 +40,14 @@ def read_docstring(text: str | None, names: Collection[str]) -> tuple[str | None
 
 
 def _google(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if not re.fullmatch(_GOOGLE_HEADING, lines[start]):
+    if not re.fullmatch(r"(?:Args|Arguments|Parameters|Params):\s*", lines[start]):
         return None
     end = _end_of_block(lines, start + 1, _indent(lines[start]) + 1)
-    return end, _items(lines[start + 1 : end], _GOOGLE_ITEM)
+    return end, _items(lines[start + 1 : end], r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 
 
 def _numpy(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if not re.fullmatch(_NUMPY_HEADING, lines[start]) or start + 1 == len(lines):
+    if not re.fullmatch(r"(?:Other )?Parameters\s*", lines[start]) or start + 1 == len(lines):
         return None
     if not re.fullmatch(r"-{3,}\s*", lines[start + 1]):
         return None
@@ -64,15 +56,17 @@ def _numpy(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
     while end < len(lines) and not re.fullmatch(r"-{3,}\s*", "".join(lines[end + 1 : end + 2])):
         end += 1
     described: Descriptions = {}
-    for names, text in _items(lines[start + 2 : end], _NUMPY_ITEM).items():
+    for names, text in _items(lines[start + 2 : end], r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?").items():
         described |= dict.fromkeys(re.split(r"\s*,\s*", names), text)
     return end, described
 
 
 def _sphinx(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
-    if (typed := re.fullmatch(_SPHINX_TYPE, lines[start])) is not None:
+    if (typed := re.fullmatch(r":type\s+(\w+)\s*:.*", lines[start])) is not None:
         return start + 1, {typed[1]: ""}
-    if (item := re.fullmatch(_SPHINX_ITEM, lines[start])) is None:
+    if (
+        item := re.fullmatch(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)", lines[start])
+    ) is None:
         return None
     end = _end_of_block(lines, start + 1, 1)
     return end, {item[1]: _joined([item[2], *lines[start + 1 : end]])}

@@ -62,9 +62,6 @@ _MSGSPEC_EXPECTED: Final = (
     r"| of (?:at least )?length (?:(?P<relation>[<>]=) )?(?P<length>\d+)(?:, got (?P<actual>\d+))?"
     r"| matching regex (?P<pattern>.+))"
 )
-_MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
-_MSGSPEC_VALUE: Final = r"[`']| [-+]?[0-9]"  # the beginning of a value: a string in quotes, or a number
-_MSGSPEC_MISSING: Final = r"Object missing required field `(.*)`"
 
 _PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
 
@@ -172,14 +169,14 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
         reason, path = text, "$`"
     if cause is not None:
         reason = INVALID
-    elif found := re.fullmatch(_MSGSPEC_MISSING, reason):
+    elif found := re.fullmatch(r"Object missing required field `(.*)`", reason):
         return Problem(pointer_of(f"{path[:-1]}.{found[1]}"), IS_REQUIRED)
-    elif reason.startswith(_MSGSPEC_UNKNOWN):
+    elif reason.startswith("Object contains unknown field `"):
         reason = IS_UNKNOWN
     elif expected := re.fullmatch(_MSGSPEC_EXPECTED, reason):
         reason = _msgspec_reason(expected)
     elif not reason.startswith("Expected `"):
-        reason = re.split(_MSGSPEC_VALUE, reason)[0].rstrip()
+        reason = re.split(r"[`']| [-+]?[0-9]", reason)[0].rstrip()
     return Problem(pointer_of(path[:-1].removeprefix("key` in `")), reason)
 
 

@@ -19,7 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from ...codec import Raw
 from ...codec._backend import decoded, dumps
@@ -35,8 +35,6 @@ from .problems import (
     msgspec_problem,
     pydantic_problems,
 )
-
-MSGSPEC_MISSING: Final = 'typed params need msgspec: pip install "jsonrpc_fast[typed]"'
 
 
 class MsgspecType:
@@ -378,7 +376,7 @@ def msgspec_module() -> Any:
     try:
         return importlib.import_module("msgspec")
     except ImportError:
-        raise ImportError(MSGSPEC_MISSING) from None
+        raise ImportError('typed params need msgspec: pip install "jsonrpc_fast[typed]"') from None
 
 
 def _pydantic() -> Any:
