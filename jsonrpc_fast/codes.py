@@ -194,20 +194,15 @@ class ParseErrorCode(enum.Enum):
     @property
     def rpc_code(self) -> ErrorCode:
         """The code of the error response: -32700 for a fault of the text, else -32600."""
-        if self in _TEXT_FAULTS:
+        # section 5.1: -32700 if the server cannot parse the text, -32600 for JSON that is not a valid request
+        if self in (
+            ParseErrorCode.MALFORMED_JSON,
+            ParseErrorCode.INVALID_UTF8,
+            ParseErrorCode.TRUNCATED,
+            ParseErrorCode.INVALID_FRAMING,
+        ):
             return ErrorCode.PARSE_ERROR
         return ErrorCode.INVALID_REQUEST
-
-
-# Section 5.1: -32700 if the server cannot parse the text, -32600 for JSON that is not a valid request.
-_TEXT_FAULTS: Final = frozenset(
-    {
-        ParseErrorCode.MALFORMED_JSON,
-        ParseErrorCode.INVALID_UTF8,
-        ParseErrorCode.TRUNCATED,
-        ParseErrorCode.INVALID_FRAMING,
-    }
-)
 
 
 class Hint(enum.Enum):

@@ -21,16 +21,6 @@ WrittenForm: TypeAlias = Literal["2.0", "1.0", "unversioned"]
 PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # the default of `Limits.message_bytes` with the pure backend
 
 
-# The core adds small sizes to limits.
-_RANGES: Final = (
-    ("message_bytes", 1, sys.maxsize // 2),
-    ("depth", 1, MAX_DEPTH),
-    ("batch_items", 1, sys.maxsize // 2),
-    ("method_bytes", 1, sys.maxsize // 2),
-    ("id_bytes", MIN_ID_BYTES, MAX_ID_BYTES),
-)
-
-
 class _Signature:
     """The signature of a record, which is made when it is requested."""
 
@@ -122,15 +112,18 @@ class Limits(_Record):
     id_bytes: int = 512
 
     def _check(self) -> None:
-        for name, minimum, maximum in _RANGES:
+        # the core adds small sizes to limits
+        for name, minimum, maximum in (
+            ("message_bytes", 1, sys.maxsize // 2),
+            ("depth", 1, MAX_DEPTH),
+            ("batch_items", 1, sys.maxsize // 2),
+            ("method_bytes", 1, sys.maxsize // 2),
+            ("id_bytes", MIN_ID_BYTES, MAX_ID_BYTES),
+        ):
             check_count(name, getattr(self, name), minimum, maximum, may_be_none=False)
 
 
 Limits.FIELDS = tuple(Limits.__annotations__)
-
-
-_WORDS: Final = (("extra_members", "keep"), ("missing_ids", "errors"))
-"""The values that are not a bool, of fields that otherwise are one."""
 
 
 class Profile(_Record):
@@ -195,7 +188,11 @@ class Profile(_Record):
             value = getattr(self, name)
             expected = type(getattr(Profile, name))
             # Not `isinstance`: 1 is not a bool, and the core reads a field as its exact type.
-            if type(value) is not expected and (name, value) not in _WORDS:
+            # the values that are not a bool, of fields that otherwise are one
+            if type(value) is not expected and (name, value) not in (
+                ("extra_members", "keep"),
+                ("missing_ids", "errors"),
+            ):
                 raise TypeError(f"{name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("exact", "reject"):
             raise ValueError('big_ints must be "exact" or "reject"')

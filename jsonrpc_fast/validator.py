@@ -33,16 +33,13 @@ T = TypeVar("T")
 
 ReportKind = Literal["request", "notification", "response", "batch"]
 
-_CLASSES: Final[dict[str, Any]] = {"request": Request, "notification": Notification, "response": Response}
 
-_NO_BATCH: Final = "the batch is not an array"
-_WRONG_MEMBER: Final = "a {} does not have this member"
 _TEXTS: Final = {
     (ParseErrorCode.MISSING_ID, "id"): "id is missing",
     (ParseErrorCode.MISSING_METHOD, "method"): "method is missing",
     (ParseErrorCode.MISSING_METHOD, ""): "the response has no result or error",
     **{
-        (code, member): _WRONG_MEMBER
+        (code, member): "a {} does not have this member"
         for code, members in (
             (ParseErrorCode.AMBIGUOUS_MESSAGE, ("method", "result", "error")),
             (ParseErrorCode.UNEXPECTED_MEMBER, ("id", "params")),
@@ -168,7 +165,7 @@ class JsonRpcValidator:
         """Return the report on a batch. The kind of each item is the one that `parse` would see."""
         profile = self._profile
         if not isinstance(obj, list):
-            return Report(False, (Fault(ParseErrorCode.NOT_AN_OBJECT, "", _NO_BATCH),), "batch")
+            return Report(False, (Fault(ParseErrorCode.NOT_AN_OBJECT, "", "the batch is not an array"),), "batch")
         parsed: Any = parse(obj, profile)
         if isinstance(parsed, ParseError):
             return Report(False, (Fault(parsed.code, "", parsed.code.value),), "batch")
@@ -185,7 +182,7 @@ class JsonRpcValidator:
         # read an array as a batch; here one message is expected.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         id = None if isinstance(message, Notification) else message.id
-        if type(message) is _CLASSES[kind]:
+        if type(message) is {"request": Request, "notification": Notification, "response": Response}[kind]:
             return Report(True, (), kind, id)
         return Report(False, tuple(_faults(self._kinds(obj), kind, self._profile, index)), kind, id)
 

@@ -29,8 +29,6 @@ Sender: TypeAlias = Literal["client", "server"]
 MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
 """The maximum size of a line, in bytes."""
 
-_SENDERS: Final = get_args(Sender)
-
 
 class Recorded(NamedTuple):
     """A line of a recording.
@@ -108,7 +106,7 @@ def _recorded(line: bytes, number: int) -> Recorded | None:
     found = {name: members[name].decode() for name in ("time", "connection", "from", "invalid") if name in members}
     sender: Any
     time, connection, sender = (found.get(name) for name in ("time", "connection", "from"))
-    if not isinstance(time, (int, float)) or type(connection) is not int or sender not in _SENDERS:
+    if not isinstance(time, (int, float)) or type(connection) is not int or sender not in get_args(Sender):
         return None
     if abs(time) > 2**53:  # a float cannot hold every int
         return None

@@ -63,9 +63,6 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 """The maximum size of a file with servers."""
 
 _TOOL_MEMBERS: Final = ("includeTools", "excludeTools", "tools")
-_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth", *_TOOL_MEMBERS)
-_PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
-_VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 @runtime_checkable
@@ -206,7 +203,11 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
             raise ValueError(f"the server {name!r} must have true or false as its member disabled")
         if not entry.get("disabled"):
             # Only in used members, so that a variable for another host need not exist.
-            used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}
+            used = {
+                member: _expanded(name, entry[member])
+                for member in ("type", "command", "args", "env", "cwd", "url", "headers", "auth", *_TOOL_MEMBERS)
+                if member in entry
+            }
             found[name] = entry_of(name, used)
     return found
 
@@ -284,7 +285,7 @@ def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
 def _expanded(name: str, value: Any) -> Any:
     """Return a value with the variables in its strings replaced."""
     if isinstance(value, str):
-        return _PLACEHOLDER.sub(lambda found: _variable(name, found[1]), value)
+        return re.sub(r"\$\{([^}]*)\}", lambda found: _variable(name, found[1]), value)
     if isinstance(value, list):
         return [_expanded(name, item) for item in value]
     if isinstance(value, Mapping):
@@ -293,7 +294,7 @@ def _expanded(name: str, value: Any) -> Any:
 
 
 def _variable(server: str, text: str) -> str:
-    found = _VARIABLE.fullmatch(text)
+    found = re.fullmatch(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", text, re.DOTALL)
     if found is None:
         raise ValueError(f"the server {server!r} has a ${{…}} that is not an environment variable")
     value = os.environ.get(found[1], found[2])

@@ -15,7 +15,6 @@ from ...errors import SignInError
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
 
-_DONE: Final = "You are signed in, or the program says why not. You can close this page."
 _HEAD: Final = (
     "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n"
     "cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n"
@@ -52,7 +51,11 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
             is_ours = parameters is not None and secrets.compare_digest(
                 parameters.get("state", "").encode(), state.encode()
             )
-            status, text = ("200 OK", _DONE) if is_ours else ("404 Not Found", "Not found.")
+            status, text = (
+                ("200 OK", "You are signed in, or the program says why not. You can close this page.")
+                if is_ours
+                else ("404 Not Found", "Not found.")
+            )
             writer.write((_HEAD.format(status=status, length=len(text)) + text).encode())
             await writer.drain()
             if is_ours and parameters is not None and not found.done():

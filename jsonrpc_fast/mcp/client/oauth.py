@@ -77,15 +77,9 @@ __all__ = ["OAuth", "browser", "client_credentials", "private_key"]
 M = TypeVar("M", bound=BaseModel)
 Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 
-SIGN_IN_SECONDS: Final = 300.0
-"""How long a sign-in in the browser may take, by default."""
 REQUEST_SECONDS: Final = 30.0
 """How long an authorization server may be silent."""
-MAX_RESPONSE_BYTES: Final = 256 * 1024
-"""Maximum size of a response of an authorization server."""
 
-_CODES: Final = frozenset(get_args(AuthorizationErrorCode) + get_args(TokenErrorCode))
-"""The error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
     "start": "the tokens that are kept, or the request for authorization, cannot be used",
@@ -355,7 +349,7 @@ def browser(
     client_name: str = "jsonrpc_fast",
     store: TokenStore | None = None,
     redirect_port: int | None = None,
-    sign_in_seconds: float = SIGN_IN_SECONDS,
+    sign_in_seconds: float = 300.0,
     open_browser: Callable[[str], object] = webbrowser.open,
 ) -> OAuth:
     """Return an `auth` with which a person signs in, in the browser. Later connections use the stored tokens.
@@ -618,7 +612,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_RESPONSE_BYTES
+        left = 256 * 1024
         async for chunk in self._inner:
             left -= len(chunk)
             if left < 0:
@@ -639,7 +633,12 @@ def _bound(response: httpx2.Response) -> None:
 
 
 def _reason(code: object) -> str:
-    return f": {code}" if isinstance(code, str) and code in _CODES else ""
+    # the error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain
+    return (
+        f": {code}"
+        if isinstance(code, str) and code in get_args(AuthorizationErrorCode) + get_args(TokenErrorCode)
+        else ""
+    )
 
 
 def _too_late(seconds: float) -> SignInError:

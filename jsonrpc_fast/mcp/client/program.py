@@ -1,8 +1,8 @@
 """A server that is a program. Its last output is added to the error if it ends or does not respond.
 
 Rules:
-  - A report has the last _MAX_LINES lines of stderr, and up to _MAX_NOISE_LINES lines of stdout that are not messages,
-    from its first _PRINTED_BYTES. Long lines are cut.
+  - A report has the last 20 lines of stderr, and up to 3 lines of stdout that are not messages,
+    from its first 4 KiB. Long lines are cut.
   - stdout ends a moment before the exit status is known, so a report waits for it, at most EXIT_SECONDS.
 """
 
@@ -27,11 +27,7 @@ Stderr = Literal["inherit", "discard"] | Callable[[str], None]
 EXIT_SECONDS: Final = 0.5
 """How long to wait for the exit status of a program whose stdout has ended."""
 
-_ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d+(/|$)")
-_MAX_LINES: Final = 20
-_MAX_NOISE_LINES: Final = 3
 _LINE_CHARACTERS: Final = 200
-_COMMAND_CHARACTERS: Final = 300
 _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
 
 
@@ -42,7 +38,7 @@ def _cure(command: Sequence[str], error: OSError) -> str:
     words = command[0].split()
     if len(words) > 1:
         return "; pass the program and its arguments separately"
-    return "; a URL begins with http:// or https://" if _ADDRESS.match(command[0]) else ""
+    return "; a URL begins with http:// or https://" if re.match(r"[\w.\-\[\]:]+:\d+(/|$)", command[0]) else ""
 
 
 class _Channel(ChildChannel):
@@ -93,7 +89,7 @@ class ProgramTransport(StdioClient):
         super().__init__(command, stderr=self._keep_line, **options)
         self._show: Stderr = stderr
         # The last lines, which contain the reason for a crash.
-        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
+        self._lines: deque[str] = deque(maxlen=20)
 
     @property
     def has_read(self) -> bool:
@@ -133,7 +129,7 @@ class ProgramTransport(StdioClient):
         if len(self.channel.printed) == _PRINTED_BYTES:
             lines.pop()  # cut off by the limit
         found = [line for line in lines if line.strip() and isinstance(decode(line, self.profile), ParseError)]
-        return [_cut(line.decode(errors="backslashreplace"), _LINE_CHARACTERS) for line in found[:_MAX_NOISE_LINES]]
+        return [_cut(line.decode(errors="backslashreplace"), _LINE_CHARACTERS) for line in found[:3]]
 
 
 def explained(fault: str, report: ProgramReport) -> str:
@@ -143,7 +139,7 @@ def explained(fault: str, report: ProgramReport) -> str:
         fault = f"the server ended with exit code {status}" if status >= 0 else f"signal {-status} ended the server"
     # Escaped, so that a line break in an argument does not look like a line of the report.
     command = shlex.join(report.command).replace("\n", "\\n")
-    lines = [fault, f"command: {_cut(command, _COMMAND_CHARACTERS)}"]
+    lines = [fault, f"command: {_cut(command, 300)}"]
     for name, text in (("stdout", report.noise), ("stderr", report.stderr)):
         if text:
             lines += [f"{name}: {line}" for line in text.split("\n")]

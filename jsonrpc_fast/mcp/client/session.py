@@ -40,9 +40,6 @@ NotificationHandler = Callable[[dict[str, Any]], object]
 """Handles one method of the server's notifications: takes the params; sync or async."""
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
-_PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
-"""Seconds before each repetition of a request that the server wants repeated without input. The last value is
-reused."""
 
 
 class ClientSession(McpSession):
@@ -192,7 +189,7 @@ class ClientSession(McpSession):
         if not requests:
             # The server wants the request again with only its state, for example because it is not ready. The pauses
             # prevent a busy loop.
-            await asyncio.sleep(_PAUSES[min(repeats, len(_PAUSES) - 1)])
+            await asyncio.sleep(min(0.05 * 2**repeats, 0.25))
             return inputs
         responses: dict[str, Any] = {}
         for key, request in requests.items():

@@ -17,13 +17,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from ..protocol.records import Record
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
 
 
 class ToolChange(Record, frozen=True, kw_only=True, eq=False):
@@ -66,7 +64,8 @@ class ToolRules:
             if change.extra:
                 raise ValueError(f"/tools/{name} may have name, description and fixed, not {next(iter(change.extra))}")
             if change.name:
-                if not _NAME.fullmatch(change.name):
+                # specification 2025-11-25, "Tool Names"
+                if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", change.name):
                     raise ValueError(f"/tools/{name}/name must consist of letters, digits, _, - and .")
                 if inner.setdefault(change.name, name) != name:
                     raise ValueError(f"/tools/{name}/name is also that of another tool")

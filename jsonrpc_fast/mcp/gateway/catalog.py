@@ -34,8 +34,6 @@ from ..protocol.versions import Revision
 from .payloads import GATEWAY_ERROR, member, object_of, replaced, text_member, with_members
 from .upstream import Places, Upstream
 
-MAX_OWNERS: Final = 100_000
-"""The maximum number of URIs whose servers are remembered."""
 RETURN_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 """How long to wait before a server that was left out is asked again. One with a URL is asked every minute from then on;
 a program that cannot be started is left to the next request."""
@@ -281,7 +279,7 @@ class Catalog:
         if method == "resources/list":
             # Reversed, so that the first server overwrites the later ones.
             named = [(item["uri"], upstream) for upstream, items in reversed(found) for item in items]
-            self._owners = dict(named[:MAX_OWNERS])
+            self._owners = dict(named[:100_000])
         elif method == "resources/templates/list":
             named = [(item["uriTemplate"], upstream) for upstream, items in found for item in items]
             # The maximum number of templates that URIs are compared with.

@@ -52,20 +52,6 @@ from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, text_member, with_members
 from .upstream import CAPABILITIES, Places, Upstream
 
-MAX_SERVERS: Final = 64
-"""Maximum number of servers that run, by default."""
-MAX_CALLS: Final = 256
-"""Maximum number of requests in flight to one server for one client, by default."""
-IDLE_SECONDS: Final = 1800.0
-"""How long a server may be idle, by default."""
-LIST_SECONDS: Final = 10.0
-"""How long a list waits for a server, by default."""
-TIMEOUT_SECONDS: Final = 3600.0
-"""How long a server, or a client that is asked, may take to respond, by default, if the request is not cancelled."""
-
-_END_SECONDS: Final = 30.0
-"""How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""
-_LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
 _logger: Final = logger_of("gateway")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -119,11 +105,11 @@ class Gateway(Served):
         name: str = "jsonrpc_fast gateway",
         version: str = __version__,
         instructions: str | None = None,
-        max_servers: int = MAX_SERVERS,
-        max_calls: int = MAX_CALLS,
-        idle_seconds: float | None = IDLE_SECONDS,
-        list_seconds: float = LIST_SECONDS,
-        timeout: float | None = TIMEOUT_SECONDS,
+        max_servers: int = 64,
+        max_calls: int = 256,
+        idle_seconds: float | None = 1800.0,
+        list_seconds: float = 10.0,
+        timeout: float | None = 3600.0,
         state_key: StateKey | None = None,
         max_message_bytes: int | None = None,
     ) -> None:
@@ -330,7 +316,8 @@ class GatewayConnection(FrontSession):
         # A client on pipes may close its side and still read the responses. How long it reads is unknown, so the wait
         # is bounded.
         if transport.responds_after_end:
-            options = {"end_seconds": _END_SECONDS, **options}
+            # a client that has ended its stream may still read, as on stdout
+            options = {"end_seconds": 30.0, **options}
         super().__init__(gateway.handshake(), transport, options, gateway.change_seconds)
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._initialized = asyncio.Event()
@@ -372,7 +359,7 @@ class GatewayConnection(FrontSession):
         assert self._catalog is not None
         if method in LIST_METHODS:
             return self._catalog.merged(method, payload)
-        if method in CALLS or method in _LEGACY_CALLS:
+        if method in CALLS or method in ("resources/subscribe", "resources/unsubscribe"):
             return self._catalog.call(method, payload, context.destination, rules.revision)
         if method == "logging/setLevel":
             return self._set_level(self._catalog, method, payload)

@@ -7,8 +7,8 @@ Rules:
   - A server of 2026-07-28 may ask for input in its result. Its state is sealed with the name of the server, for the
     same request of the same subject.
   - A server with a handshake asks with requests, which do not say to which call they belong. So a call that may ask the
-    client gets its own process of the server, of up to MAX_PROCESSES. The questions become the result, the call waits
-    for INPUT_SECONDS, and the client's next round brings the responses. Further calls share a process, and a server
+    client gets its own process of the server, of up to 8. The questions become the result, the call waits
+    for 10 minutes, and the client's next round brings the responses. Further calls share a process, and a server
     that asks there gets an error.
   - Log messages go to the latest request in flight that asks for log messages, if its level includes them. If the
     requests in flight could be of several people (over HTTP without authorization), they go to nobody.
@@ -42,20 +42,13 @@ from .upstream import Upstream, first, is_input_required, retrieve
 
 CALLS: Final = MAY_NEED_INPUT | {"completion/complete"}
 """The requests that go to one server."""
-INPUT_SECONDS: Final = 600.0
-"""How long a call to a server with a handshake waits for the client's input."""
 MAX_CLIENTS: Final = 256
 """Maximum number of clients of 2026-07-28 that are known. An idle one is forgotten to make room for a new one."""
 MAX_CLIENT_BYTES: Final = 64 * 1024
 """Maximum size of the client's description of itself in each request, as JSON."""
 
-MAX_PROCESSES: Final = 8
-"""How many processes of one server a client may have, so that calls for which it can be asked do not wait."""
 
 _logger: Final = logger_of("gateway")
-
-_START_SECONDS: Final = 1.0
-"""How long it may take until a request has begun."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +193,7 @@ class Rounds:
                 raise RpcError(GATEWAY_ERROR, "too many calls wait for input")
             state = self._sealed(long.call, server, number, None)
         self._waiting[number] = long
-        long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number, context=Context())
+        long.timer = asyncio.get_running_loop().call_later(600.0, self._expire, number, context=Context())
         return object_of({"resultType": "input_required", "inputRequests": long.requests(), "requestState": state})
 
     def resumed(self, number: int, call: ModernCall) -> LongCall:
@@ -284,7 +277,8 @@ class ModernClient(CatalogClient):
         """Whether it may be forgotten: none of its calls or servers is running."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
         # A request that has just come may not have reached a server yet.
-        is_recent = now - self.used < _START_SECONDS
+        # how long it may take until a request has begun
+        is_recent = now - self.used < 1.0
         return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)
 
     # Requests.
@@ -365,7 +359,7 @@ class ModernClient(CatalogClient):
         """Return the first process of a server that fits, if necessary a new one; None if there are too many."""
         more = self._more.setdefault(upstream.name, [])
         found = next(filter(fits, (upstream, *more)), None)
-        if found is None and len(more) + 1 < MAX_PROCESSES:
+        if found is None and len(more) + 1 < 8:
             found = self.catalog.make(upstream.name)
             more.append(found)
         return found

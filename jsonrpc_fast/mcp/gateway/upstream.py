@@ -5,7 +5,7 @@ Rules:
     a handshake is served by the handshake if the server has one, and a client of 2026-07-28 without it.
   - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
     request starts it again.
-  - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
+  - If it exits, crashes or loses its connection, the next request starts it again, at most 3 times
     in RESTART_SECONDS. The level of log messages and the subscriptions are restored; other state is lost.
   - If the server needs a sign-in, the person signs in before it is started. One sign-in serves all clients.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
@@ -41,7 +41,7 @@ from ...errors import (
     StateError,
 )
 from ...profile import Profile
-from ...session import SessionContext, SessionOptions, detached, waiting
+from ...session import SessionContext, detached, waiting
 from ...support import logger_of, on_failure
 from ...transports import Transport
 from ..client.client import MAX_ROUNDS
@@ -64,17 +64,12 @@ CAPABILITIES: Final = ServerCapabilities(
     completions=EmptyObject(),
 )
 """What a gateway passes on of its servers."""
-MAX_RESTARTS: Final = 3
 MIN_IDLE_SECONDS: Final = 10.0
 """A server is ended to make room for another one only if it has been idle for this long."""
 INPUT_MEMBERS: Final = ("inputResponses", "requestState")
 """The members of params by which a client of 2026-07-28 repeats a request."""
-_PAUSE_SECONDS: Final = 0.25
-"""How long to wait before repeating a request that the server wants repeated without input."""
 _LISTEN_SECONDS: Final = 5.0
 """The minimum time between two openings of a subscription, and how long the old one is kept while the new one opens."""
-_SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
-"""How many requests to its client a server may have in flight."""
 
 _FAULTS: Final = (
     CallTimeout,
@@ -153,7 +148,8 @@ class _Session(ClientSession):
     def __init__(
         self, transport: Transport, handshake: ClientHandshake, receive: Callable[[Any, SessionContext], Any]
     ) -> None:
-        super().__init__(transport, handshake, {}, None, **_SESSION)
+        # how many requests to its client a server may have in flight
+        super().__init__(transport, handshake, {}, None, max_inbox=1000, inbox_bytes=16 * 1024 * 1024, max_handlers=100)
         self._receive_message = receive
 
     def serve(self, params: Any, context: SessionContext) -> Any:
@@ -206,7 +202,7 @@ class Upstream:
     _session: _Session | None = None
     _starting: asyncio.Task[_Session] | None = None
     _ending: asyncio.Task[None] | None = None
-    _restarts: Restarts = field(default_factory=lambda: Restarts(MAX_RESTARTS))
+    _restarts: Restarts = field(default_factory=lambda: Restarts(3))
     _has_failed: bool = False
     _is_closed: bool = False
     _timer: asyncio.TimerHandle | None = None
@@ -291,7 +287,7 @@ class Upstream:
             raise self._error("sent an invalid message")
         members = {} if state is None else {"requestState": state}
         if not asked:
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(0.25)
             return members
         tasks = [
             asyncio.ensure_future(self._ask(self, method, as_raw(request.get(("params",))), origin))
@@ -481,8 +477,7 @@ class Upstream:
         self._has_failed = True  # until it runs: any exception below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
-                # How long a server may take to start, and to list what it offers: a package may have to be downloaded
-                # first.
+                # a package may have to be downloaded first
                 session = await self._connect(now + 60.0)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             what = "cannot be reached" if self._entry.url else "cannot be started"

@@ -29,30 +29,6 @@ _MAX_REASONS: Final = 3
 _MAX_UNKNOWN: Final = 50
 """Maximum number of faults that are listed for one of several alternatives."""
 
-# With the value masked, the messages of these keywords show only the schema.
-_SHOWN_KEYWORDS: Final = frozenset(
-    {
-        "type",
-        "enum",
-        "const",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-    }
-)
-_TYPE: Final = r'"([a-z]+)"'
-
 
 class SchemaFault(NamedTuple):
     """A rule of a schema that a value breaks.
@@ -101,7 +77,26 @@ def faults_of(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> I
 
 def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> str:
     keyword = error.kind.name
-    if keyword in _SHOWN_KEYWORDS:
+    # with the value masked, the messages of these keywords show only the schema
+    if keyword in {
+        "type",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+    }:
         return error.message.removeprefix(MASK).strip()
     # The path points to the missing member, so the message need not name it.
     if keyword == "required":
@@ -170,7 +165,7 @@ def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
     """Return one fault for alternatives that all refuse the value itself, such as those of `int | str`."""
     # A dict keeps the order: the text is the same for the same schema.
     types = dict.fromkeys(
-        name for fault in faults if fault.keyword == "type" for name in re.findall(_TYPE, fault.message)
+        name for fault in faults if fault.keyword == "type" for name in re.findall(r'"([a-z]+)"', fault.message)
     )
     messages = dict.fromkeys(fault.message for fault in faults if fault.keyword != "type")
     if types:

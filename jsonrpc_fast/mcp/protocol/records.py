@@ -20,8 +20,6 @@ from msgspec import UNSET, UnsetType
 
 from .versions import VERSIONS
 
-_SCALARS: Final = (bool, str, int, float)
-
 MAX_MEMBERS: Final = 1000
 """Maximum number of members in one object and of entries in one array."""
 
@@ -151,7 +149,9 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, RecordMember
         last = VERSIONS.index(cls.until.get(name, VERSIONS[-1]))
         if position is None or first <= position <= last:
             kind = _without_unset(field.type)
-            members[name] = RecordMember(field.name, kind, field.required, kind if kind in _SCALARS else None)
+            members[name] = RecordMember(
+                field.name, kind, field.required, kind if kind in (bool, str, int, float) else None
+            )
     return members
 
 

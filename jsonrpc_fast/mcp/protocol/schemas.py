@@ -33,10 +33,6 @@ MAX_PATTERNS: Final = 250
 """Maximum number of regular expressions in a schema; compiling one can take several milliseconds."""
 MAX_VALUES: Final = 1_000_000
 """Maximum number of values in a value to validate, including nested ones."""
-_BACKTRACKS: Final = r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+"
-# The groups contain no other group.
-_FIRST_LOOKAHEADS: Final = r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*"
-_GROUPS: Final = r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]"
 
 
 MORE: Final = "more"
@@ -92,6 +88,7 @@ class Schema:
         self._growth = max(powers, default=1)
         self._work = _Work(schema)
         # Too much work even for a flat value: such a schema could not be used for any value.
+        # schema values visited in the worst case, estimated: a million take less than 0.1 seconds
         if self._work.at(1) > 1_000_000:
             raise ValueError("the schema cannot be used: it branches too much")
 
@@ -191,18 +188,6 @@ def _size(value: Any) -> int:
     return sum(1 + len(part) // 64 if isinstance(part, str) else 1 for part in _all_in(value))
 
 
-_BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-_INTO_EACH: Final = (
-    "patternProperties",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "propertyNames",
-    "additionalItems",
-    "unevaluatedItems",
-    "contains",
-)
-_COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
-"""Keywords whose entries are compared with a value one by one, or are repeated in the text of a fault."""
 _MAX_WORK: Final = 1 << 60
 
 
@@ -235,7 +220,12 @@ class _Work:
         known = self._levels[depth]
         if id(schema) not in known:
             known[id(schema)] = 0  # a reference back to here, at the same value, adds no work
-            work = len(schema) + sum(_size(schema[name]) for name in _COMPARED if name in schema)
+            # entries that are compared with a value one by one, or are repeated in the text of a fault
+            work = len(schema) + sum(
+                _size(schema[name])
+                for name in ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
+                if name in schema
+            )
             work += sum(self._of(beside, depth) for beside in self._beside(schema))
             if depth:
                 # Each value is checked against one of them.
@@ -243,7 +233,15 @@ class _Work:
                     work += max(
                         (self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name)), default=0
                     )
-                for name in _INTO_EACH:
+                for name in (
+                    "patternProperties",
+                    "additionalProperties",
+                    "unevaluatedProperties",
+                    "propertyNames",
+                    "additionalItems",
+                    "unevaluatedItems",
+                    "contains",
+                ):
                     work += sum(self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name))
             # Bounded, because the products would otherwise grow to numbers of thousands of digits.
             known[id(schema)] = min(work, _MAX_WORK)
@@ -251,7 +249,7 @@ class _Work:
 
     def _beside(self, schema: dict[str, Any]) -> Iterator[Any]:
         """The subschemas that apply to the same value."""
-        for name in _BESIDE:
+        for name in ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"):
             yield from _subschemas(schema.get(name), name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -276,14 +274,15 @@ def growth(pattern: str) -> int:
     square of the length, and by one more power for each level of nested lookaround. Lookahead right after `^` is tried
     once, which is linear: `^(?!\\s*$).+`.
     """
-    first = re.match(_FIRST_LOOKAHEADS, pattern)
+    # the groups contain no other group
+    first = re.match(r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*", pattern)
     if first is not None and "|" not in pattern[first.end() :]:  # each alternative may need a ^ of its own
         pattern = pattern[first.end() :]
-    if re.search(_BACKTRACKS, pattern) is None:
+    if re.search(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+", pattern) is None:
         return 1
     groups: list[bool] = []  # whether each open group is a lookaround
     depth, deepest = 0, 1
-    for token in re.findall(_GROUPS, pattern, re.DOTALL):
+    for token in re.findall(r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]", pattern, re.DOTALL):
         if token[0] == "(":
             groups.append(len(token) > 1)
             depth += groups[-1]

@@ -105,9 +105,6 @@ def _has_host(uri: str) -> bool:
         return False
 
 
-_VARIABLE: Final = r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?"
-# What may stand in a segment of a path (RFC 3986, section 3.3). A simple expansion encodes `@ + , = :` and others, but
-# people and models write them as they are.
 RESERVED: Final = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 _SEPARATORS: Final = r"[/\\]"
 _DRIVE: Final = r"[A-Za-z]:"
@@ -195,6 +192,8 @@ class _Operator(msgspec.Struct, frozen=True):
     first: str
     separator: str
     is_named: bool = False
+    # What may stand in a segment of a path (RFC 3986, section 3.3). A simple expansion encodes `@ + , = :` and
+    # others, but people and models write them as they are.
     characters: str = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*"
 
 
@@ -235,7 +234,7 @@ class Expression:
         self.operator: _Operator = _OPERATORS[operator]
         self.variables: list[Variable] = []
         for part in text[len(operator) :].split(","):
-            found = re.fullmatch(_VARIABLE, part, re.ASCII)
+            found = re.fullmatch(r"(\w+(?:\.\w+)*)(?::([1-9]\d{0,3})|(\*))?", part, re.ASCII)
             if found is None:
                 raise ValueError("not a URI template (RFC 6570)")
             name, maximum, star = found.groups()

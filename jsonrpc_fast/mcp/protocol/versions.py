@@ -134,7 +134,6 @@ RELEASED_VERSIONS: Final = tuple(version for version, each in REVISIONS.items() 
 DEFAULT_VERSIONS: Final = tuple(version for version, each in REVISIONS.items() if each.is_default)
 HANDSHAKE_VERSIONS: Final = tuple(version for version in VERSIONS if not REVISIONS[version].is_modern)
 MODERN_VERSIONS: Final = tuple(version for version in VERSIONS if REVISIONS[version].is_modern)
-LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_VERSIONS[-1]
 
 
 def since(version: str) -> tuple[str, ...]:

@@ -18,13 +18,12 @@ from ...types import UNSET
 from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..server.server import Server
 
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 def tool_name(name: str) -> str:
     """Return the name of a tool for a name in a document: characters that a tool name must not contain become `_`."""
-    return _NOT_IN_NAMES.sub("_", name).strip("_")[:128]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")[:128]
 
 
 def description_of(item: Mapping[str, Any]) -> str | None:

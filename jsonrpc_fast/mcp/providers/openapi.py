@@ -31,10 +31,6 @@ from .documents import Document, description_of, tool_name
 if TYPE_CHECKING:
     import httpx2
 
-MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
-"""The default limit of a response."""
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_SHOWN_CHARACTERS: Final = 1000
 _PART: Final = re.compile(r"\{([^{}]+)\}")
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json")
 
@@ -45,7 +41,7 @@ def openapi_server(
     *,
     url: str | None = None,
     include: Callable[[str, Mapping[str, Any]], bool] | None = None,
-    max_response_bytes: int = MAX_RESPONSE_BYTES,
+    max_response_bytes: int = 4 * 1024 * 1024,
 ) -> Server:
     """Return a server whose tools are the operations of a service, to be mounted or served.
 
@@ -192,7 +188,7 @@ def _read(status: int, content_type: str, body: bytes) -> Any:
     is_text = kind.startswith("text/") or _JSON.fullmatch(kind) is not None
     if not 200 <= status < 300:
         # The model gets the reason, which often helps it to correct its call.
-        shown = body.decode("utf-8", "replace")[:_SHOWN_CHARACTERS] if is_text else ""
+        shown = body.decode("utf-8", "replace")[:1000] if is_text else ""
         raise ToolError(f"HTTP status {status}" + (f": {shown}" if shown else ""))
     if not body:
         return None
@@ -211,7 +207,7 @@ def _operations(parts: Document, document: Mapping[str, Any]) -> Iterator[dict[s
     paths = document.get("paths")
     for path, item in paths.items() if isinstance(paths, dict) else ():
         shared = parts.resolved(item)
-        for method in _METHODS:
+        for method in ("get", "put", "post", "delete", "options", "head", "patch", "trace"):
             if method not in shared:
                 continue
             operation = parts.resolved(shared[method])

@@ -41,7 +41,6 @@ from ..server.context import Context
 from ..server.providers import Provider
 from ..server.serving import InProcess
 
-_NOT_FOUND: Final = (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS)
 _current: ContextVar[Context | None] = ContextVar("the request that a call of a proxy serves", default=None)
 _logger: Final = logger_of("mcp")
 
@@ -160,7 +159,7 @@ class Proxy(Provider):
                 return _passed_on(await self._connected.read_resource(uri))
         except RpcError as error:
             # The next provider may have the resource.
-            if error.code in _NOT_FOUND:
+            if error.code in (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS):
                 return None
             raise
 

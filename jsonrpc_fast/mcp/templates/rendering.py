@@ -30,8 +30,6 @@ MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 """Maximum length of a rendered text."""
 MAX_MEMORY_BYTES: Final = 512 * 1024 * 1024
 """Maximum memory of a process; without effect on Windows."""
-MAX_PROCESSES: Final = 2
-"""Maximum number of processes."""
 
 Sources = Mapping[str, str]
 """The texts of templates by name. A process loads them once, as long as they are the same object."""
@@ -40,7 +38,6 @@ _COMMAND: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from jsonrpc_fast.mcp.templates.sandbox import main; main()"
 )
-_START_SECONDS: Final = 60.0
 _RESPONSE_BYTES: Final = 64 * 1024  # maximum size of a response without the rendered text
 
 
@@ -52,7 +49,7 @@ class Renderer:
     """Render and analyse templates. Call `close` at the end."""
 
     def __init__(self) -> None:
-        self._slots = threading.BoundedSemaphore(MAX_PROCESSES)
+        self._slots = threading.BoundedSemaphore(2)
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
@@ -154,7 +151,7 @@ class _Process:
             start_new_session=True,  # Ctrl-C at the terminal reaches only the server
         )
         with on_failure(self.kill):
-            self.exchange(None, _START_SECONDS, _RESPONSE_BYTES)
+            self.exchange(None, 60.0, _RESPONSE_BYTES)
 
     def is_alive(self) -> bool:
         """Return whether the process still runs: someone may have killed it while it was idle."""

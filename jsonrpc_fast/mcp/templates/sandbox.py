@@ -20,16 +20,12 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import jinja2
 from jinja2 import DictLoader, Environment, StrictUndefined, UndefinedError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
-
-_DESCRIPTION: Final = re.compile(r"\s*\{#-?(.*?)-?#\}", re.DOTALL)
-# The line break after this comment is not a part of the prompt. `-#}` and `+#}` override this.
-_DESCRIPTION_LINE: Final = re.compile(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", re.DOTALL)
 
 
 class _Missing(StrictUndefined):
@@ -143,7 +139,8 @@ def _environment(sources: dict[str, str]) -> Environment:
 
 
 def _without_line_break(source: str) -> str:
-    found = _DESCRIPTION_LINE.match(source)
+    # the line break after this comment is not a part of the prompt; `-#}` and `+#}` override this
+    found = re.match(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", source, re.DOTALL)
     return source if found is None else f"{found[1]}{found[2]}#}}{source[found.end() :]}"
 
 
@@ -237,5 +234,5 @@ def _compared(tree: nodes.Template) -> Iterator[tuple[str, str]]:
 
 
 def _description(source: str) -> str:
-    found = _DESCRIPTION.match(source)
+    found = re.match(r"\s*\{#-?(.*?)-?#\}", source, re.DOTALL)
     return " ".join(found[1].split())[:1000] if found else ""

@@ -29,7 +29,6 @@ from ..server.server import Server
 from .prompts import TemplatePrompts
 
 _GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
-_INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same files can be read as resources."
 
 _logger: Final = logger_of("mcp")
 
@@ -136,6 +135,11 @@ def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **optio
 
 
 def _server(folder: TemplateFolder) -> Server:
-    server = Server("jsonrpc-fast", __version__, title="Text templates as prompts", instructions=_INSTRUCTIONS)
+    server = Server(
+        "jsonrpc-fast",
+        __version__,
+        title="Text templates as prompts",
+        instructions="Each prompt is a text template of one folder. The same files can be read as resources.",
+    )
     server.mount(folder)
     return server

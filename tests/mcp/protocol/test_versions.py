@@ -11,7 +11,6 @@ from jsonrpc_fast import PRESETS
 from jsonrpc_fast.mcp.protocol.versions import (
     DEFAULT_VERSIONS,
     HANDSHAKE_VERSIONS,
-    LATEST_HANDSHAKE_VERSION,
     MODERN_VERSIONS,
     RELEASED_VERSIONS,
     REVISIONS,
@@ -38,7 +37,7 @@ def test_names() -> None:
     assert VERSIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
     assert VERSIONS == HANDSHAKE_VERSIONS + MODERN_VERSIONS
     assert MODERN_VERSIONS == ("2026-07-28",)
-    assert LATEST_HANDSHAKE_VERSION == "2025-11-25"
+    assert HANDSHAKE_VERSIONS[-1] == "2025-11-25"
     assert RELEASED_VERSIONS == DEFAULT_VERSIONS == VERSIONS  # there is no draft now
 
 
