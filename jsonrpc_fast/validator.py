@@ -6,9 +6,8 @@
         response = report.error_response()
 
 Rules:
-  - Messages are already decoded from JSON. Validation agrees with `parse`, except that no profile allows an empty
-    method in a request or a notification.
-  - A report contains no part of the message except its id. Paths contain only members that JSON-RPC defines.
+  - Validation agrees with `parse`, except that no profile allows an empty method in a request or a notification. A
+    report contains no part of the message except its id.
 """
 
 from __future__ import annotations

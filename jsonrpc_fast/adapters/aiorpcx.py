@@ -12,8 +12,6 @@ Rules:
   - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules. All other
     messages go to aiorpcX, so that faults, codes and texts stay the same.
   - JSON-RPC 1.0, whose responses have both members, is checked by aiorpcX, on dicts that orjson reads.
-  - The json module reads what the core cannot read, and writes what orjson cannot write. Without the core it reads
-    everything.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ An SDK server or client changes one import:
 `install` replaces the SDK's functions for code that imports them itself, such as `MCPServer.run` and fastmcp.
 
 Rules:
-  - Signatures and streams are the SDK's: a read stream and a write stream of `SessionMessage`, with real SDK models.
-  - A malformed message arrives as an exception on the read stream; the next message is unaffected.
+  - Signatures and streams are the SDK's: a read stream, on which a malformed message arrives as an exception, and a
+    write stream of `SessionMessage`, with real SDK models.
   - The SDK's own function is called with the caller's own streams, with a replaced `sys.stdin` or `sys.stdout`, with an
     encoding other than UTF-8, on an event loop other than asyncio's, and for the client on Windows.
   - The SDK's session drops its pending requests at the end of the stream. So it sees the end only after it has

@@ -11,19 +11,10 @@ Rules:
   - The classes are subclasses of pygls' own with the same methods. A user's own protocol class is kept.
   - Each message is written before the handler continues, and any thread may send, as in pygls.
   - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
-  - A request that pygls cannot structure gets an error response (-32602 for wrong params), and so does a request whose
-    result cannot be encoded. pygls itself would not respond to them. A call ends with an exception when its request
-    cannot be encoded, its response cannot be structured, or the connection is lost.
-  - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
-    request from a browser. A content type is not read, so that a body may have any charset that JSON may have.
-  - Only a whole message is structured: an object with a member `jsonrpc` inside params is not changed. A custom request
-    or notification without params has the params None.
-  - As in pygls, the json module reads messages that the rules of `LSP` refuse: NaN, lone surrogates, duplicate members.
-    Input that it cannot read either gets an error response, and so does a batch, which LSP does not have.
-  - The json module writes the values that orjson would write differently, as in pygls.
-  - An error response without an id ends the only call in flight.
-  - A request whose cancellation was read together with it gets the error -32800, and its handler is not called; pygls
-    calls it.
+  - A call ends with an exception when its request cannot be encoded, its response cannot be structured, or the
+    connection is lost.
+  - An error response without an id ends the only call in flight. A content type is not read, so that a body may have
+    any charset that JSON may have.
 """
 
 from __future__ import annotations

@@ -7,11 +7,8 @@ A program changes one import:
 python-lsp-server (pylsp) imports the classes itself: call `install` before it starts.
 
 Rules:
-  - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint checks
-    them, as before.
-  - The library's own parser, ujson or the json module, reads messages that the core cannot read, and writes messages
-    that orjson would write differently. Without the core it reads everything.
-  - A writer with arguments for `json.dumps` writes as the library does.
+  - Messages stay dicts, without checks: the library's endpoint checks them, as before. A writer with arguments for
+    `json.dumps` writes as the library does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Expected calls: handlers for a test of what a client sends, with the responses that it gets.
 
 Rules:
-  - A message is served by the first expectation with its method and params that has messages left. An expectation is
-    for one message, unless `times` sets another number.
-  - An unexpected request gets the error -32601 with the reason.
-  - `check` reports messages that arrived unexpectedly, and expected messages that did not arrive.
+  - A message is served by the first expectation with its method and params that has messages left.
 """
 
 from __future__ import annotations

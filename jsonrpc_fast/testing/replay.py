@@ -1,15 +1,12 @@
 """A recorded server, without IO: it sends the recorded messages, as long as the client does so, too.
 
 Rules:
-  - A message of the client is matched with the first remaining recorded one that fits it: a request or notification by
-    its method and params, a response by its id.
   - A recorded response is sent when its request has arrived, with the id that the request has now. Any other message of
     the server is sent after the client's message that it followed in the recording. Messages that followed the same one
     are sent in their order.
   - A request that matches no recorded one gets the error -32601 with the reason, and is a fault. Other messages without
     a match are faults, too, and so are recorded messages that never arrive. Methods that begin with `rpc.`, such as
     pings, are not faults: timers send them.
-  - The items of a batch are matched one by one, and so are their responses.
 """
 
 from __future__ import annotations

@@ -11,11 +11,6 @@ Rules:
   - A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares an
     extension, otherwise it is an InvalidResponse.
   - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
-  - A call that is cancelled or times out is also cancelled at the server.
-  - Entering the `async with` block takes no longer than the client's timeout, including the end of a program.
-  - In mode "auto", a program that reads the probe and exits is started again, without the probe.
-  - If a program ends on its own, its calls in flight fail. The next call starts it again, with a new handshake, at most
-    `max_restarts` times in RESTART_SECONDS.
 """
 
 from __future__ import annotations

@@ -5,18 +5,11 @@
                     "hr": {"url": "https://hr.example/mcp", "auth": "oauth", "headers": {"X-Tenant": "7"}}}}
 
 Rules:
-  - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url, headers and
-    auth, as Claude Code does; `${env:NAME}` means the same, as in VS Code and Cursor. A missing variable without a
-    default, and every other `${…}`, is an error: such values come from the host's user, or name folders that only the
-    host knows.
+  - A `${…}` that is neither replaced nor has a default is an error: such values come from the host's user, or name
+    folders that only the host knows.
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
     transport of 2024-11-05, is not supported.
-  - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
-  - `includeTools`, `excludeTools` and `tools` are for a gateway: see `tool_rules`. In a program, an entry with them may
-    have its server as the member `server`: anything of `Servers` but an entry.
-  - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
-  - A file may have its servers under `servers`, as in VS Code; if it has `mcpServers`, only those are used.
-  - No error shows a value.
+  - No error shows a value. Members that are not read are ignored.
 """
 
 from __future__ import annotations

@@ -13,12 +13,9 @@ Rules:
     machine, if the server is on it.
   - Data from an authorization server is checked before the SDK reads it: addresses, and tokens by the rule that
     `connect` applies to a token of its caller.
-  - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
   - No error, log or `repr` contains a token, a code, a secret, or data that a server sent.
-  - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
-    sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
+  - A sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
     cut off.
-  - Requests share one sign-in, and do not wait for each other.
 
 Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 8252, RFC 9700.
 """

@@ -1,9 +1,8 @@
 """The session of a client: it performs the handshake and serves the server's requests and notifications.
 
 Rules:
-  - A request goes through the handshake, then to the handler of its method; without a handler it gets the error -32601.
-  - A handler returns a dict: every result of the protocol is an object.
-  - A notification goes to the handler of its method, otherwise to `on_notification`.
+  - A request goes through the handshake, then to the handler of its method; without a handler it gets the error -32601,
+    and a notification goes to `on_notification`.
 """
 
 from __future__ import annotations

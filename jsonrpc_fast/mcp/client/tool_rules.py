@@ -3,12 +3,7 @@
     "includeTools": ["query*", "tables"], "excludeTools": ["query_admin"],
     "tools": {"query": {"name": "ask", "description": "Ask the shop's database.", "fixed": {"database": "shop"}}}
 
-Rules:
-  - The names are those of the server; in the two lists, `*` stands for any text. What is excluded is never included.
-  - A tool that is not shown cannot be called. A tool with another name has only that name, and replaces a tool that the
-    server calls so.
-  - A fixed argument is not in the schema. A call that has it, too, is refused, because the gateway must not replace
-    what a client sends without a word.
+A call that has a fixed argument is refused, because the gateway must not replace what a client sends without a word.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """The features of the servers of one client: the owner of each name and URI, and the lists.
 
 Rules:
-  - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools
-    contain them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
-    asked, in order. If two servers have the same URI, it belongs to the first.
-  - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. If all of them fail, the
-    list is an error that says why, because an empty list would look like success.
-  - A server that was lost, or left out, is asked again after RETURN_SECONDS. When it responds, or has turned out to be
-    gone, the client is notified that the lists have changed.
+  - URIs are not changed, because results of tools contain them. If all servers fail, a list is an error, because an
+    empty one would look like success.
 """
 
 from __future__ import annotations

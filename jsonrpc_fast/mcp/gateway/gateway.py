@@ -7,13 +7,6 @@ Rules:
   - Each client has its own servers, because a server keeps state of its client and sends requests to it, and the
     messages do not say which client is meant. Servers are started when the client first needs them; the first client
     of all needs them for their instructions. `modern` says which requests of 2026-07-28 belong to one client.
-  - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
-    progress token, are replaced. Lists are decoded, and of a resource that has changed only the URI is passed on.
-  - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
-  - Servers may send requests to a client with a handshake at any time. Over HTTP the requests of 2026-07-28 belong to
-    no connection.
-  - Messages that a server sends while the client does not read are dropped, except notifications that a list or a
-    resource has changed, which are sent later, once.
 """
 
 from __future__ import annotations

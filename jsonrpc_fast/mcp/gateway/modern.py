@@ -1,15 +1,9 @@
 """The clients of 2026-07-28, whose requests are independent of each other.
 
 Rules:
-  - Requests with the same name and capabilities of the client, and the same subject of the token, belong to one client
-    for the servers: such clients share the servers, and any state that a server with a handshake keeps. Over stdio
-    there is one client.
-  - A server of 2026-07-28 may ask for input in its result. Its state is sealed with the name of the server, for the
-    same request of the same subject.
   - A server with a handshake asks with requests, which do not say to which call they belong. So a call that may ask the
-    client gets its own process of the server, of up to 8. The questions become the result, the call waits
-    for 10 minutes, and the client's next round brings the responses. Further calls share a process, and a server
-    that asks there gets an error.
+    client gets its own process of the server. The questions become the result, the call waits, and the client's next
+    round brings the responses.
   - Log messages go to the latest request in flight that asks for log messages, if its level includes them. If the
     requests in flight could be of several people (over HTTP without authorization), they go to nobody.
 """

@@ -3,16 +3,9 @@
 Rules:
   - The server is started with the first request for it, and told the client's own name and capabilities. A client with
     a handshake is served by the handshake if the server has one, and a client of 2026-07-28 without it.
-  - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
-    request starts it again.
-  - If it exits, crashes or loses its connection, the next request starts it again, at most 3 times
-    in RESTART_SECONDS. The level of log messages and the subscriptions are restored; other state is lost.
   - If the server needs a sign-in, the person signs in before it is started. One sign-in serves all clients.
-  - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
-  - A message of the server that does not say which request it belongs to goes to the latest one in flight.
-  - Every request to a server of 2026-07-28 says who the client is. If its result asks for input, a client with a
-    handshake is asked, and the request is sent again with the responses. The gateway learns of changes through a
-    subscription.
+  - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same. A
+    message of the server that does not say which request it belongs to goes to the latest one in flight.
   - A server with a handshake gets nothing that only 2026-07-28 has.
 """
 

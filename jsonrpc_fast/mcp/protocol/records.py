@@ -1,12 +1,10 @@
 """The base class of the typed records: reading, writing, and the members that each revision defines.
 
 Rules:
-  - Only the members that the revision defines are checked. All others are kept in `extra` and written back, since the
-    protocol's objects are open.
-  - Members keep their order: a record is written as it was read.
+  - Only the members that the revision defines are checked. All others are kept in `extra` and written back in their
+    order, since the protocol's objects are open. An error text never shows a value.
   - An absent member is UNSET. null is treated as absent, because some clients send it; `{}` is present.
   - An object or array with more than MAX_MEMBERS entries is refused before it is read.
-  - An error text names the path of the member, and never shows a value.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """JSON Schemas of tools: compiled once, validated with limits.
 
 Rules:
-  - The dialect is the one in `$schema`, by default 2020-12 (specification 2025-11-25, "JSON Schema Usage").
-  - Nothing is ever fetched: compiling a schema with a `$ref` to another document fails.
+  - The dialect is the one in `$schema`, by default 2020-12 (specification 2025-11-25, "JSON Schema Usage"). Nothing is
+    ever fetched.
   - The depth and the size of schemas and values, and the backtracking of patterns, are limited. Counting comes first
     and stops at the limits, so refusing a huge message is cheap.
   - The work is estimated before it is done, since branches multiply it: a schema that refers to itself in two branches
     of `anyOf` doubles the work with each level of the value. A schema that needs too much work for a flat value does
     not compile. A value that needs too much work is a fault. If listing all faults would take too long, one fault for
     the whole value replaces them.
-  - The time of some patterns grows with the square of a string's length, or faster. Such a schema refuses long strings.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The revisions of the protocol: their names, their rules on the wire, their methods.
 
 Rules:
-  - A revision is legacy if a session begins with `initialize` (up to 2025-11-25). It is modern if every request carries
-    its version and the client's capabilities in `_meta` (2026-07-28).
+  - A revision is legacy if a session begins with `initialize`. It is modern if every request carries its version and
+    the client's capabilities in `_meta`. A draft is a row with `is_released=False, is_default=False`: it is served and
+    asked for where it is named, needs no schema and no preset, and is offered to nobody else.
   - Versions are compared by their position in `VERSIONS`, never as text. An unknown version is neither older nor newer
     than another one.
-  - `REVISIONS` is the table of all. A draft is a row with `is_released=False, is_default=False`: it is served and asked
-    for where it is named, needs no schema and no preset, and is offered to nobody else.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules:
   - References are followed only within the document; nothing is ever fetched.
-  - The schemas that a tool needs are in the `$defs` of its schema.
   - A schema of OpenAPI 3.0 is written as in 2020-12: `nullable`, and `exclusiveMinimum: true`.
 """
 

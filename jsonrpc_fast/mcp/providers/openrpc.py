@@ -4,10 +4,9 @@
         server.mount(openrpc_server(await client.call("rpc.discover"), client.call), prefix="shop")
 
 Rules:
-  - The params of a method are the arguments of its tool. They are checked against their schemas here.
   - An error response becomes a result with `isError`, with its code and message. Any other failure is logged; the
     client gets no details.
-  - A result that is an object is structured content, too. It is not checked against the document.
+  - A result that is not an object has no structured content, and none is checked against the document; params are.
 """
 
 from __future__ import annotations

@@ -3,13 +3,11 @@
     server.mount(Proxy(lambda handlers: mcp.connect("https://example.org/mcp", handlers=handlers)), prefix="example")
 
 Rules:
-  - The client connects when the server begins to run, and closes when it ends.
   - Each list is requested again. The name of a tool or a prompt that was not in the last list is looked up in a new one
     before the call.
   - Progress goes to the client that called. So do requests of the remote server (roots, sampling, elicitation), if it
     is certain to which call they belong: from 2026-07-28 on, or if there is only one call in flight. Others are
     refused.
-  - Changes of lists are announced. Subscriptions to single resources and log messages are not passed on.
 
 To pass on all messages of many clients without decoding them, use the gateway.
 """

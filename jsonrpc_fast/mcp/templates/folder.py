@@ -5,8 +5,6 @@ Rules:
     its path inside the folder, with "/" between the parts.
   - Links are resolved first. The target is then opened folder by folder, following no link, so that a link inserted in
     between cannot lead outside. Linked folders are not entered.
-  - A file is skipped, with a reason, if it is not a regular file, is too large, is not UTF-8 or contains NUL. The
-    limits bound the number of files and the bytes in total.
 """
 
 from __future__ import annotations

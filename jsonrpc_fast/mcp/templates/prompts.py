@@ -8,10 +8,8 @@ Rules:
   - Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that
     would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it
     exists only to be included.
-  - The description is the comment at the beginning of the file, if there is one.
   - The arguments are the undeclared variables in the template and in the templates it includes (see `sandbox`). A
     template that cannot be read or compiled is not a prompt; the log says why.
-  - `refresh` takes a snapshot of the folder, which all calls use until the next one.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
 checked and no other thread runs before they end. Only another process can stop them.
 
 Rules:
-  - A process is started on demand, kept for later calls, and killed when a call exceeds its deadline or when its
-    response is unreadable. At most `processes` of them run; further calls wait.
-  - The deadline counts from the moment that a process begins with the call.
+  - A process is started on demand, and killed when a call exceeds its deadline, which counts from the moment that the
+    process begins with it, or when its response is unreadable.
   - Every method blocks, and may be called from any thread.
 """
 

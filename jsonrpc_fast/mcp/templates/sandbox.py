@@ -1,9 +1,7 @@
 """The program of a rendering process: Jinja2's sandbox, in a process that its parent can kill.
 
 Rules:
-  - It reads requests from stdin and writes responses to stdout, one JSON object per line, and exits at the end of
-    stdin. `rendering` is the other side.
-  - It reads no files: it gets the texts of the templates, and looks up includes among them by name.
+  - It reads no files: it gets the texts of the templates from `rendering`, and looks up includes among them by name.
   - Jinja2's sandbox protects the interpreter's internals, not time and memory: one expression may be a single operation
     in C, which nothing inside the interpreter can stop. So the process limits its own memory, files and time through
     the operating system where possible, and its parent kills it at the deadline.

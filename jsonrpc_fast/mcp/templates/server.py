@@ -1,12 +1,10 @@
 """A server for a folder of text templates: each template is a prompt and a resource.
 
 Rules:
-  - Reading and rendering block, so they run in threads.
   - The folder is read when the lifespan begins. Requests wait for the end of this first reading; their cancellation
     does not cancel it.
   - A file watcher notices changes, and polls as well, because some file systems send no notifications. Only the watcher
     reads the folder again, so two readings never run at the same time.
-  - At the end the rendering processes are killed from the loop's thread.
 """
 
 from __future__ import annotations
