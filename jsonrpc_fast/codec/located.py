@@ -17,6 +17,7 @@ _BLOCK_BYTES: Final = 32 * 1024
 __all__ = ["ItemBlock", "Located", "LocatingDecoder"]
 
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
+"""An item of a stream, and the frame that holds it."""
 
 
 class ItemBlock(NamedTuple):

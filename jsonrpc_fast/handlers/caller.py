@@ -63,9 +63,11 @@ class CallOptions(SendOptions, total=False):
 class Caller:
     """Calls the methods of a peer: a session, an HTTP client, or a class of your own that defines `_send`.
 
-    class QueueClient(Caller):
-        async def _send(self, method, params, is_call, is_typed, *, timeout=UNSET):
-            ...  # return the result of a call, or raise what `call` raises
+    Such a class needs one method:
+
+        class QueueClient(Caller):
+            async def _send(self, method, params, is_call, is_typed, *, timeout=UNSET):
+                ...  # return the result of a call, or raise what `call` raises
     """
 
     @overload

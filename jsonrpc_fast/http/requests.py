@@ -31,10 +31,14 @@ __all__ = [
 ]
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
+"""What ASGI says of a request."""
 AsgiMessage: TypeAlias = "MutableMapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[AsgiMessage]]"
+"""ASGI's function that returns the next message of a request."""
 Send: TypeAlias = "Callable[[AsgiMessage], Awaitable[None]]"
+"""ASGI's function that sends a message of the response."""
 Header: TypeAlias = "tuple[bytes, bytes]"
+"""The name, in lower case, and the value of a header."""
 HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
 """The status, the headers and the body."""
 

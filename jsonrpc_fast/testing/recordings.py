@@ -24,6 +24,7 @@ from ..profile import Limits
 __all__ = ["Recorded", "Sender", "is_recording", "read_recording", "record_line"]
 
 Sender: TypeAlias = Literal["client", "server"]
+"""Which side sent a message."""
 
 # A message of the largest default size, and the members around it.
 MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
