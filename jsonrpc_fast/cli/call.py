@@ -3,7 +3,6 @@
 Rules:
   - stdout carries only output of the server, as JSON: results, and notifications with `--follow`. Errors and
     explanations go to stderr.
-  - The exit status tells how the call ended.
   - Output of a server cannot control the terminal: on a terminal, characters that are not printable are escaped.
 """
 

@@ -1,9 +1,9 @@
 """The command `tap`: log the messages between a stdio server and its client.
 
 Rules:
-  - Every byte is passed on unchanged and at once, whether it belongs to a message or not.
-  - Logging comes second: a thread decodes copies of the bytes from a bounded queue. Bytes that do not fit in the queue
-    are not logged, so that neither a slow log nor a large message delays the channel.
+  - Every byte is passed on unchanged and at once, whether it belongs to a message or not. A thread decodes copies of
+    the bytes from a bounded queue. Bytes that do not fit in the queue are not logged, so that neither a slow log nor a
+    large message delays the channel.
   - A side that reads slowly slows down the other, as without the tap, which keeps one chunk in each direction.
   - When the client ends its stream, the server's stdin is closed; when one side stops reading, the other notices.
   - Payloads are logged and recorded only if the command line says so.

@@ -1,7 +1,6 @@
 """The command `tap` between sockets: a listener that connects each of its clients to a server, and logs the messages.
 
 Rules:
-  - Every byte is passed on unchanged, in both directions. A side that reads slowly slows down the other.
   - An end of one direction ends that direction alone; a connection that breaks ends both.
   - A server that cannot be reached closes the client's connection, and the log says why.
 """

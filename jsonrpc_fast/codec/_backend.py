@@ -3,8 +3,6 @@
 Rules:
   - The compiled core is used if it can be imported, is built from the sources next to it and proves itself; otherwise
     the pure backend, whatever the reason. Only an import that is interrupted (KeyboardInterrupt) ends.
-  - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend.
-  - Type checkers always see the pure backend.
   - Only one interpreter of a process has the core; the others use the pure backend.
 """
 

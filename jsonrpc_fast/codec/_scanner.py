@@ -6,12 +6,9 @@ each message are.
 Rules:
   - The text is UTF-8; the caller checks that.
   - The offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if the
-    text ends too early.
-  - In a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate).
-  - For a number with a fraction or an exponent that is too large for a double, it is that of the first digit or the
-    minus sign.
-  - Therefore an offset equal to the length of the text means that the text is incomplete: more bytes could make it
-    JSON. The same holds if a number that is too large ends the text.
+    text ends too early: more bytes could make it JSON. In a string, it is that of the control character, or of the
+    backslash of the invalid escape (or lone surrogate). A number with a fraction or an exponent that is too large for a
+    double has that of the first digit or the minus sign, unless it ends the text, which is then incomplete.
   - No function is recursive: a bytearray holds the closing brackets of the open containers.
 
 Theory of operation: the text is read token by token, but usual values in a row, or usual members, are one match of a

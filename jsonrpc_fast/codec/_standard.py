@@ -1,7 +1,6 @@
 """The json module, made to behave like orjson: the same functions, values, bytes and error texts.
 
 Rules:
-  - `_json.py` uses this module where orjson is not installed; `tests/codec/test_standard.py` compares the two.
   - Values that the C functions of the json module read or write as orjson does are passed to them as a whole. The
     Python functions here handle all others.
   - JSON is read up to 1024 levels deep, whatever the depth of the caller's stack.

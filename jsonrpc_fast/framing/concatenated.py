@@ -3,13 +3,13 @@
 Rules:
   - A value that begins with a bracket ends with the bracket that closes it. Brackets in strings are ignored; matching
     the kinds of brackets is the decoder's job. A string between values ends with its quote.
-  - Space, tabs and line breaks between values are skipped, and so is a byte order mark at the start of the stream.
-  - Any other text between values is one frame, up to the end of its line or the next opening bracket.
-  - A value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end.
+  - Space, tabs and line breaks between values are skipped, and so is a byte order mark at the start of the stream. Any
+    other text there is one frame, up to the end of its line or the next opening bracket.
+  - A value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end. A
+    value that lacks a closing bracket extends over the following ones, up to the limit.
   - A control character in a string ends the frame: the value is malformed, and it is unknown where it ends. The stream
     continues at the next line that begins with an opening bracket, because a message may begin only there, not in the
     payload of the malformed value.
-  - A value that lacks a closing bracket extends over the following ones, up to the limit.
 
 The framing "json-seq" (RFC 7464) has the byte RS, 0x1E, before each value and a line feed after it. It is read by the
 same rules, except that RS is space between values, ends a value that is cut off, and alone ends a malformed one.

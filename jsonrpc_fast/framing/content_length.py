@@ -4,8 +4,8 @@ Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
   - Header lines `name: value` in any order and case come first, then a blank line, then the body. A line ends at 0x0A;
     one 0x0D before it is dropped, and so are spaces and tabs around a value.
   - Content-Length occurs once, in decimal digits: the size of the body in bytes. With 0 there is no frame.
-  - The charset of a Content-Type, if there is one, is utf-8 or utf8. Other headers are ignored.
-  - A byte order mark at the start of the stream is dropped, and so are blank lines before the headers.
+  - The charset of a Content-Type, if there is one, is utf-8 or utf8. Other headers are ignored, and so are blank lines
+    before the headers, and a byte order mark at the start of the stream.
   - A body over the limit is reported as soon as its beginning has arrived, as one frame with that beginning. The rest
     is dropped, and the stream continues.
   - Headers that break these rules, are larger than MAX_HEADER_BYTES, or announce more than the limit and

@@ -2,11 +2,9 @@
 
 Rules, where the delimiter is 0x0A (the others are control characters, which no JSON text contains):
   - A frame ends only at byte 0x0A: U+0085, U+2028, U+2029 and a bare 0x0D are data.
-  - One 0x0D before the 0x0A is dropped.
-  - A byte order mark at the start of the stream is dropped.
-  - A blank line (space, tab, carriage return, line feed) is skipped.
+  - One 0x0D before the 0x0A is dropped, and so are blank lines (space, tab, carriage return, line feed) and a byte
+    order mark at the start of the stream. The end of the stream ends a last frame.
   - A line over the limit is reported at once, as one frame with the beginning of its text; the rest is dropped.
-  - The end of the stream ends a last frame.
 """
 
 from __future__ import annotations

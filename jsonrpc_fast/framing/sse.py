@@ -1,16 +1,6 @@
 """Server-sent events, without IO: bytes to events and back.
 
-Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
-  - A line ends at CR, LF or CRLF; a byte order mark at the start of the stream is dropped.
-  - A line without a colon is a field without a value; a line that begins with a colon is a comment; one space after the
-    colon is dropped; fields other than data, event, id and retry are ignored.
-  - The values of several data fields are joined by LF.
-  - A blank line ends an event. Without a data field there is no event, but its id is kept.
-  - An id is valid until the next one. An id with a NUL is ignored, and so is a retry that is not all digits.
-  - A retry is valid from the end of its line on, with or without an event.
-  - An event that the end of the stream cuts off is dropped.
-
-For untrusted input:
+The rules are those of WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6. For untrusted input:
   - Data stays bytes: the decoder of the data finds invalid UTF-8.
   - An event over the limit is reported at once, without its data; the rest is dropped.
 """

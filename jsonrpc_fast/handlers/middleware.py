@@ -8,13 +8,11 @@
     handlers = Handlers({"add": add}, middleware=[log])
 
 Rules:
-  - The first middleware is the outermost: it is called first and returns last.
-  - A middleware returns the result. It may call `call_next` with other params, more than once, or not at all.
-  - An exception of a middleware is treated like one of a handler, and exceptions of a handler propagate through it.
-  - An async middleware awaits `call_next`, whether the handler is async or not. Its methods need `dispatch_async` or a
-    session.
-  - A sync middleware calls `call_next`, which returns an awaitable if the handler, or a middleware inside, is async. It
-    may return that awaitable. It works in `dispatch` too.
+  - The first middleware is the outermost: it is called first and returns last. It may call `call_next` with other
+    params, more than once, or not at all. Its exceptions are treated like those of a handler.
+  - An async middleware awaits `call_next`, whether the handler is async or not; its methods need `dispatch_async` or a
+    session. For a sync one `call_next` returns an awaitable if the handler, or a middleware inside, is async. It may
+    return that awaitable. It works in `dispatch` too.
   - A middleware of a method with typed params gets them decoded. If it passes on equal params, they are converted from
     the text, as without middleware.
   - Middleware is called for requests and notifications whose method has a handler, not for unknown methods.

@@ -1,10 +1,10 @@
 """A dispatcher that reports to hooks; see `jsonrpc_fast.hooks`.
 
 Rules:
-  - Each request is reported as served once, with the code of the response that was made for it. If its caller gave up,
-    or its task was cancelled, the outcome is CANCELLED.
+  - Each request is reported as served once, with the code of the response that was made for it, even without a function
+    for its method; a notification without one is not reported. If the caller gave up, or the task was cancelled, the
+    outcome is CANCELLED.
   - A function, and everything that it awaits, runs in the context (`contextvars`) in which its request was reported.
-  - A request whose method has no function is only reported as served; such a notification is not reported.
 """
 
 from __future__ import annotations
