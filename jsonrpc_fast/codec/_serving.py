@@ -226,7 +226,10 @@ class ServedCoroutine:
 
     def throw(self, error: BaseException, *_: Any) -> Any:
         """Raise an exception in the coroutine of the handler."""
-        return self._step(self._work.throw, error)
+        try:
+            return self._step(self._work.throw, error)
+        finally:
+            del error  # as in `_step`
 
     def close(self) -> None:
         """Close the coroutine of the handler without a report, because the loop is closed."""
@@ -251,6 +254,7 @@ class ServedCoroutine:
         # Cancellations end here, too: the request has its response, and no code awaits the task. In asyncio, a
         # SystemExit that leaves a task would end the loop.
         except BaseException as error:
+            value = None  # the error's traceback has this frame, which would keep the error
             run = self.get_run()
             self._drop_owner().ended(run, None, error)
             if isinstance(error, KeyboardInterrupt):

@@ -129,6 +129,8 @@ class Calling(StreamCaller):
                 # The future is cancelled by now, so that the call settles without a waiter.
                 self._engine.cancel(call)
                 raise
+            finally:
+                del future, call  # the traceback of an error has this frame, which would keep the error
         finally:
             if run is not None:
                 run.end_wait()

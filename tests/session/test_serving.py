@@ -21,7 +21,7 @@ from jsonrpc_fast import (
     encode_request,
     encode_result,
 )
-from jsonrpc_fast.errors import ConnectionLost, RpcError
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import connection, memory_pair
@@ -427,13 +427,21 @@ async def test_served_requests_leave_no_reference_cycles() -> None:
         await asyncio.sleep(0)
         return value
 
-    async with sessions({"work": work}) as (client, _):
+    async def fail_or_cancel(number: int) -> None:
+        with pytest.raises((RpcError, CallTimeout)):
+            await client.call(("unknown", "forever")[number % 2], timeout=0.01)
+
+    options: dict[str, Any] = {"convention": LspConvention()}
+    async with sessions({"work": work, "forever": forever}, **options) as (client, _):
         await client.call("work", [1])
         gc.collect()
         gc.disable()
         try:
             for number in range(300):
                 assert await client.call("work", [number]) == number
+            assert gc.collect() < 100
+            for number in range(60):
+                await fail_or_cancel(number)
             assert gc.collect() < 100
         finally:
             gc.enable()
