@@ -421,6 +421,25 @@ async def test_the_context() -> None:
 # Bounds.
 
 
+async def test_cancelled_requests_leave_no_reference_cycles() -> None:
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async with session_and_wire({"wait": wait}, convention=LspConvention()) as (_, wire):
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(20):
+                wire.send(Request(number, "wait"))
+                await settle()
+                wire.send(Notification("$/cancelRequest", {"id": number}))
+                await settle()
+            assert len(wire.received) == 20
+            assert gc.collect() < 100
+        finally:
+            gc.enable()
+
+
 @pytest.mark.virtual_time
 async def test_served_requests_leave_no_reference_cycles() -> None:
     async def work(value: int) -> int:
