@@ -18,8 +18,6 @@ HEAD_BYTES: Final = 1024  # how much of a message over the size limit is read fo
 WrittenForm: TypeAlias = Literal["2.0", "1.0", "unversioned"]
 """The form of messages that a profile writes."""
 
-PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # the default of `Limits.message_bytes` with the pure backend
-
 
 class _Signature:
     """The signature of a record, which is made when it is requested."""
@@ -258,8 +256,8 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
 
 
 def lower_default_limits() -> None:
-    """Make `PURE_MESSAGE_BYTES` the default, in the presets too. Called once, when the pure backend is chosen."""
-    Limits.message_bytes = PURE_MESSAGE_BYTES
+    """Make 16 MiB the default of `message_bytes`, in the presets too. Called once, when the pure backend is chosen."""
+    Limits.message_bytes = 16 * 1024 * 1024
 
 
 JSONRPC: Final = Profile(name="jsonrpc")

@@ -32,12 +32,6 @@ from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subj
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""
 
-_BROKER_SECONDS: Final = 10.0
-"""The longest time that a service waits for the broker when it stops."""
-
-_CHECK_SECONDS: Final = 10.0
-"""The longest time between two looks at the consumer; shorter with shorter `ack_seconds`."""
-
 _MAX_DOUBLINGS: Final = 4
 """The delay before the next delivery is doubled this often, so that it is at most 16 times `ack_seconds`."""
 
@@ -201,7 +195,7 @@ class Service:
         """
         said = ""  # what the log has said already
         while True:
-            await asyncio.sleep(min(self._ack_seconds, _CHECK_SECONDS) or _CHECK_SECONDS)
+            await asyncio.sleep(min(self._ack_seconds or 10.0, 10.0))
             old = self._subscription
             found = ""
             try:
@@ -243,9 +237,9 @@ class Service:
         check_seconds("grace_seconds", grace_seconds)
         loop = asyncio.get_running_loop()
         end = None if grace_seconds is None else loop.time() + grace_seconds
-        broker_seconds: Any = _BROKER_SECONDS  # nats-py declares an int
+        broker_seconds: Any = 10.0  # the longest time; nats-py declares an int
         if grace_seconds is not None:
-            broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), _BROKER_SECONDS)
+            broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), broker_seconds)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])

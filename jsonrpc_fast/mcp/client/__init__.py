@@ -17,7 +17,7 @@ Needs the extra `mcp`.
 
 from __future__ import annotations
 
-from ..protocol.uri_expansion import expand_uri_template
+from ..protocol.uris import expand_uri_template
 from .client import Client
 from .tasks import ClientTask
 

@@ -52,8 +52,6 @@ from .results import all_pages, check_completion, check_items, checked_tool_resu
 from .session import ClientSession, NotificationHandler, ServerRequestHandler, capabilities_of
 from .tasks import ClientTask
 
-_MAX_EXIT_SECONDS: Final = 2.0
-"""The part of the time for connecting that is reserved for ending a program if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
 
@@ -218,7 +216,7 @@ class Client(Caller):
         left = seconds_left(deadline)
         # Entering the block has one deadline: the handshake must leave time for ending a program, first by closing its
         # stdin, then by signals.
-        kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
+        kept = 2.0 if left is None else min(2.0, left / 10)
         async with on_failure(partial(self._end, deadline - kept / 2, kept / 2)):
             try:
                 begun = self._begin(deadline - kept)

@@ -6,14 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from math import inf
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ...errors import CallTimeout
 
 T = TypeVar("T")
-
-RESTART_SECONDS: Final = 60.0
-"""The period to which the maximum number of restarts applies."""
 
 
 def seconds_left(deadline: float) -> float | None:
@@ -40,7 +37,7 @@ class Restarts:
     """Counts the restarts of one server.
 
     Args:
-        most: The maximum number within RESTART_SECONDS.
+        most: The maximum number within a minute.
     """
 
     def __init__(self, most: int) -> None:
@@ -54,7 +51,7 @@ class Restarts:
             now: The time by the loop's clock.
         """
         # Only the times within the period are kept, so the queue stays as short as the limit.
-        while self._times and self._times[0] <= now - RESTART_SECONDS:
+        while self._times and self._times[0] <= now - 60.0:
             self._times.popleft()
         if len(self._times) >= self._most:
             return False

@@ -77,7 +77,6 @@ Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 REQUEST_SECONDS: Final = 30.0
 """How long an authorization server may be silent."""
 
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
     "start": "the tokens that are kept, or the request for authorization, cannot be used",
     "resource": "the metadata of the server is that of another server",
@@ -596,7 +595,7 @@ def _check_address(address: httpx2.URL | str, server: str) -> None:
     """Check an address to which a secret or the person is sent: https, or this machine for a server on this machine."""
     with contextlib.suppress(httpx2.InvalidURL, UnicodeError):
         url = httpx2.URL(address)
-        is_local = url.host in _LOCAL and httpx2.URL(server).host in _LOCAL
+        is_local = {url.host, httpx2.URL(server).host} <= {"localhost", "127.0.0.1", "::1"}
         # A fragment would be lost, and user information can hide the host from a person who reads the address.
         is_plain = not url.fragment and not url.userinfo
         if is_plain and (url.scheme == "https" or (url.scheme == "http" and is_local)):

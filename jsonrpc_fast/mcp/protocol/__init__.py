@@ -8,8 +8,7 @@
     faults         descriptions of values that do not match a schema
     contents       checks of content blocks, messages and contents of resources
     naming         names of tools and prompts in the list of several servers
-    uris           URIs and contents of resources
-    uri_expansion  the expansion of a template to a URI
+    uris           URIs of resources, their templates and expansion, and contents
     meta           names in `_meta`, log levels, shared constants and errors
 
 Needs the extra `mcp`.

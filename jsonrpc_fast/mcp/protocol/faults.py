@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 MASK: Final = "the value"
 """The text that the validator writes in place of values."""
 
-_PATH_CHARACTERS: Final = 200
 _MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema
-_MAX_REASONS: Final = 3
 _MAX_UNKNOWN: Final = 50
 """Maximum number of faults that are listed for one of several alternatives."""
 
@@ -175,8 +173,8 @@ def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
 
 
 def _reasons(faults: list[SchemaFault], place: str) -> str:
-    reasons = [f"{fault.path.removeprefix(place)} {fault.message}".strip() for fault in faults[:_MAX_REASONS]]
-    return ", ".join([*reasons, "…"] if len(faults) > _MAX_REASONS else reasons)
+    reasons = [f"{fault.path.removeprefix(place)} {fault.message}".strip() for fault in faults[:3]]
+    return ", ".join([*reasons, "…"] if len(faults) > 3 else reasons)
 
 
 def _name(part: dict[str, Any] | None, index: int) -> str:
@@ -223,4 +221,4 @@ def _text(value: Any) -> str:
 
 def _pointer(path: Iterable[int | str]) -> str:
     pointer = pointer_to(path)
-    return pointer[:_PATH_CHARACTERS] + "…" if len(pointer) > _PATH_CHARACTERS else pointer
+    return pointer[:200] + "…" if len(pointer) > 200 else pointer
