@@ -8,14 +8,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
 
-REQUEST_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
-"""The members of a request and a notification (section 4)."""
-
-RESPONSE_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
-"""The members of a response (section 5)."""
-
-ENVELOPE_MEMBERS: Final = REQUEST_MEMBERS | RESPONSE_MEMBERS
-"""The members of any message."""
+ENVELOPE_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+"""The members of any message (sections 4 and 5)."""
 
 ERROR_MEMBERS: Final = frozenset({"code", "message", "data"})
 """The members of an error object (section 5.1)."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
-_JSON_FILE: Final = re.compile(r"https?://[^?#]*\.json(?:[?#]|$)", re.IGNORECASE)
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _TOKEN: Final = re.compile(
     rf"(?P<bold>{_STRING}(?=: ))|(?P<green>{_STRING})|(?P<cyan>-?[0-9][0-9.eE+-]*)|(?P<magenta>true|false|null)"
@@ -355,7 +354,7 @@ async def _initialize(peer: Caller) -> None:
 
 async def _openrpc_document(server: _Server) -> Any:
     """Return the OpenRPC document of a server, or the one at a URL that names a file."""
-    if _JSON_FILE.match(server.target):
+    if re.match(r"(?i)https?://[^?#]*\.json(?:[?#]|$)", server.target):
         return document_of(await _fetched(server.target, server.headers, server.options.timeout))
     async with _connected(server) as peer:
         return await _described(peer)

@@ -43,11 +43,6 @@ _ENCODINGS: Final = (
     (re.compile(rb"[\[{]\0"), "UTF-16", "iconv -f UTF-16LE -t UTF-8 FILE"),
     (re.compile(rb"\0[\[{]"), "UTF-16", "iconv -f UTF-16BE -t UTF-8 FILE"),
 )
-_CAPTURE: Final = re.compile(rb"\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d|\x0a\x0d\x0d\x0a")
-"""The beginning of a capture of packets: pcap in both orders of bytes, with micro- and nanoseconds, and pcapng."""
-_BINARY: Final = re.compile(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)")
-"""The beginning of binary data: control characters that no JSON text contains."""
-_OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,9 +104,11 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
-    if _CAPTURE.match(start):
+    # pcap in both orders of bytes, with micro- and nanoseconds, and pcapng.
+    if re.match(rb"\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d|\x0a\x0d\x0d\x0a", start):
         return f"{name} is a capture of packets; write its TCP streams to files, and check those: tcpflow -r FILE"
-    if _BINARY.match(start[:_FIRST_BYTES].lstrip()):
+    # Control characters that no JSON text contains.
+    if re.match(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)", start[:_FIRST_BYTES].lstrip()):
         return f"{name} is a binary file, not a stream of messages"
     if looks_like(start) is Hint.CONTENT_LENGTH_FRAMING and _is_dap(start):
         return f"{name} has messages of the Debug Adapter Protocol, not of JSON-RPC; framing.FrameReader reads them"
@@ -126,7 +123,8 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
         case Hint.NEWLINE_FRAMING:
             ends = {name: row.delimiter for name, row in FRAMINGS.items() if row.delimiter and name != "newline"}
             framing = next((name for name, end in ends.items() if end in start), "concatenated")
-            if framing == "concatenated" and _OPENED_ON_ITS_OWN_LINE.match(start):  # even if the rest is invalid
+            # A bracket on a line of its own, even if the rest is invalid.
+            if framing == "concatenated" and re.match(rb"\s*[\[{][ \t]*\r?\n", start):
                 return framing
         case Hint.CONTENT_LENGTH_FRAMING:
             framing = "content-length"

@@ -22,8 +22,6 @@ from typing import Any, Final, NamedTuple
 
 from .output import FAILURE, INVALID, SUCCESS, escape, is_coloured, print_error, styled
 
-_INDENT: Final = re.compile(r"\n([ \t]+)\"")
-
 
 class _Host(NamedTuple):
     """Where a host keeps its servers.
@@ -82,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{escape(str(path))} has this entry already")
         return SUCCESS
     servers[name] = entry
-    indent = found[1] if (found := _INDENT.search(before)) else "  "
+    indent = found[1] if (found := re.search(r'\n([ \t]+)"', before)) else "  "
     after = json.dumps(settings, indent=indent, ensure_ascii=False) + "\n"
     _show(path, before, after)
     if not options.yes and not _is_agreed():
