@@ -630,6 +630,8 @@ class Serving(PlainServer):
 
     def _end_batch(self) -> None:
         self.batch = None
+        if self.late is not None:
+            self.driver.soon()  # what arrived behind the batch is received next
         self.update_reading()
         self._check_idle()
 

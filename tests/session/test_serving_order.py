@@ -485,3 +485,14 @@ async def test_the_law_of_order(seed: int) -> None:
     for number in ordered:
         before = events[: events.index(("end", number))]
         assert all(other <= number for kind, other in before if kind == "begin")
+
+
+async def test_what_arrives_late_is_received_after_a_batch_that_takes_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.connection.TURN_SECONDS", 0.0)
+    async with session_and_wire({"m": lambda: "done"}) as (session, wire):
+        session._engine.receive([Notification("m")] * 100)
+        session._engine.be_late()
+        session._engine.receive(Request(7, "m"))
+        assert await asyncio.wait_for(wire.next(), 5) == Response(7, "done")
