@@ -400,6 +400,54 @@ def hot_zabbix_utils(module: Any) -> Hot:
     return {"call, small": call(SMALL), "call, 10 kB": call(LARGE)}
 
 
+# pylspclient: a client of language servers on pipes, which hands over dicts
+
+
+def _pylspclient(module: Any, *values: Any) -> tuple[Any, io.BytesIO]:
+    written = io.BytesIO()
+    wire = b"".join(b"Content-Length: %d\r\n\r\n%b" % (len(text(value)), text(value)) for value in values)
+    return module.JsonRpcEndpoint(written, io.BytesIO(wire)), written
+
+
+def drive_pylspclient(module: Any) -> Seen:
+    endpoint, written = _pylspclient(module, SMALL, LARGE, ERROR, NOTE, {**SMALL, "result": None})
+    seen = [endpoint.recv_response() for _ in range(6)]
+    position = types.SimpleNamespace(line=1, character=2)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "textDocument/hover", "params": {"position": position}}
+    for message in (call, {**SMALL, "error": None}, {**NOTE, "params": None}):
+        written.seek(0)
+        written.truncate()
+        endpoint.send_request(message)
+        head, _, body = written.getvalue().partition(b"\r\n\r\n")
+        seen.append([int(head.removeprefix(b"Content-Length: ")) == len(body), json.loads(body)])
+    bad = module.JsonRpcEndpoint(None, io.BytesIO(b"Content-Length: 1\r\n\r\n{"))
+    try:
+        bad.recv_response()
+    except ValueError:
+        seen.append("ValueError")
+    return seen
+
+
+def hot_pylspclient(module: Any) -> Hot:
+    def read(value: Any) -> Callable[[], object]:
+        endpoint, _ = _pylspclient(module, value)
+
+        def work() -> object:
+            endpoint.stdout.seek(0)
+            return endpoint.recv_response()
+
+        return work
+
+    endpoint, written = _pylspclient(module)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"objects": [ITEM]}}
+
+    def write() -> None:
+        written.seek(0)
+        endpoint.send_request(message)
+
+    return {"read small": read(SMALL), "read notification": read(NOTE), "read 10 kB": read(LARGE), "write": write}
+
+
 MODULES: Final = {
     "snapcast": "snapcast.control.protocol",
     "moonraker-api": "moonraker_api.websockets.websocketclient",
@@ -409,5 +457,6 @@ MODULES: Final = {
     "aioshelly": "aioshelly.rpc_device.wsrpc",
     "aria2p": "aria2p._internal.client",
     "zabbix_utils": "zabbix_utils.api",
+    "pylspclient": "pylspclient.json_rpc_endpoint",
 }
 """The module that a port changes, by project."""

@@ -50,6 +50,7 @@ _MULTILSPY: Final = "src/multilspy/lsp_protocol_handler/server.py"
 _DAEMON: Final = "src/electrumx/server/daemon.py"
 _SHELLY: Final = "aioshelly/rpc_device/wsrpc.py"
 _ARIA: Final = "src/aria2p/_internal/client.py"
+_PYLSPCLIENT: Final = "pylspclient/json_rpc_endpoint.py"
 
 PROJECTS: Final = (
     Project(
@@ -302,6 +303,37 @@ PROJECTS: Final = (
                     "decode_dict(resp.read(), CLIENT)",
                 ),
             )
+        ),
+    ),
+    Project(
+        "pylspclient",
+        "0.1.2",
+        ".",
+        (
+            Edit(_PYLSPCLIENT, "import json\n", "from jsonrpc_fast import LSP, decode_dict, encode_dict\n"),
+            Edit(_PYLSPCLIENT, "import threading\n", "from jsonrpc_fast.framing import frame\nimport threading\n"),
+            Edit(
+                _PYLSPCLIENT,
+                "JSON_RPC_REQ_FORMAT = ",
+                "PROFILE = LSP.replace(null_members=True)\n",
+                '{json_string}"\n',
+            ),
+            Edit(_PYLSPCLIENT, "class MyEncoder(", "", "return o.__dict__ \n\n\n"),
+            Edit(_PYLSPCLIENT, "    @staticmethod\n    def __add_header(", "", "json_string=json_string)\n\n\n"),
+            Edit(
+                _PYLSPCLIENT,
+                "        json_string = json.dumps(",
+                "        body = encode_dict(message, PROFILE, delimited=False, default=vars)\n"
+                '        jsonrpc_req = frame(body, "content-length")\n',
+                "__add_header(json_string)\n",
+            ),
+            Edit(_PYLSPCLIENT, "jsonrpc_req.encode()", "jsonrpc_req"),
+            Edit(
+                _PYLSPCLIENT,
+                "            jsonrpc_res = ",
+                "            return decode_dict(self.stdout.read(message_size), PROFILE)\n",
+                "return json.loads(jsonrpc_res)\n",
+            ),
         ),
     ),
 )
