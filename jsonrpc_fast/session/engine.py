@@ -74,7 +74,7 @@ class Engine(Serving):
     credit: int
 
     last_read: MessageId | Unset
-    __slots__ = ("_faults_until", "calls", "fault", "is_leaving", "may_call")
+    __slots__ = ("_faults_until", "_unsettled", "calls", "fault", "is_leaving", "may_call")
 
     def __init__(self, driver: Driver, handlers: Handlers | None = None, rules: Rules = RULES) -> None:
         super().__init__(driver, Handlers() if handlers is None else handlers, rules)
@@ -82,6 +82,7 @@ class Engine(Serving):
         self.may_call: bool = True
         self.is_leaving: bool = False
         self.fault: Exception | None = None
+        self._unsettled: ParseError | None = None  # the last fault that no call was told: the next ones are lost by it
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
     # Receiving.
@@ -222,6 +223,7 @@ class Engine(Serving):
     def _receive_response(self, message: Response) -> None:
         call = self.calls.settle_by(message)
         if call is not None:
+            self._unsettled = None
             self._settled(call)
             return
         settled = self.calls.settle_otherwise(message)
@@ -289,6 +291,7 @@ class Engine(Serving):
             for call in settled:
                 self._settled(call)
             return
+        self._unsettled = fault
         self.rules.hooks.peer_fault(fault)
         is_owed = fault.reply_expected and (fault.id is not None or self._may_respond())
         self._reject(fault.id, fault.rpc_code if is_owed else None, destination, batch)
@@ -498,6 +501,8 @@ class Engine(Serving):
         return loss
 
     def _loss(self) -> ConnectionLost:
+        if self.fault is None and self._unsettled is not None:
+            return lost("", "the connection is closed, after a message that cannot be read", self._unsettled)
         return lost("the connection is closed", "the connection broke", self.fault)
 
     def _settled(self, call: Call) -> None:

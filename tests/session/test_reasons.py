@@ -94,6 +94,14 @@ async def test_a_loss_says_why_to_callers_and_to_the_log(
     assert lines(caplog) == ([("WARNING", f"a connection broke: {reason}")] if is_logged else [])
 
 
+async def test_a_call_whose_peer_answers_with_something_else_and_closes_says_what_that_was() -> None:
+    async with answering(b"HTTP/1.1 400 Bad Request\n", b"") as address, Session(TcpClient(*address)) as session:
+        with pytest.raises(ConnectionLost, match="is closed, after a message that cannot be read: ") as raised:
+            await session.call("m", timeout=5)
+    assert isinstance(raised.value.__cause__, ParseError)
+    assert raised.value.__cause__.code is ParseErrorCode.MALFORMED_JSON
+
+
 async def test_connecting_again_to_a_peer_with_another_framing_is_neither_silent_nor_endless() -> None:
     failures: list[Exception] = []
 
