@@ -24,6 +24,7 @@ import pytest
 DEBIAN: Final = {
     "chromium": "chromium",
     "curl": "curl",
+    "fortls": "fortran-language-server",
     "nats-server": "nats-server",
     "nginx": "nginx",
     "node": "nodejs",
