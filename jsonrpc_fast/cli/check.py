@@ -121,7 +121,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
     framing: Framing
     match looks_like(start):
         case Hint.NEWLINE_FRAMING:
-            ends = {name: row.delimiter for name, row in FRAMINGS.items() if row.delimiter and name != "newline"}
+            ends = {name: row.delimiter for name, row in FRAMINGS.items() if row.delimiter.strip()}
             framing = next((name for name, end in ends.items() if end in start), "concatenated")
             # A bracket on a line of its own, even if the rest is invalid.
             if framing == "concatenated" and re.match(rb"\s*[\[{][ \t]*\r?\n", start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
+from .. import vectors
 from ..fuzz.mutate import REPLACEMENTS, mutants
 from ..support.comparison import Backends, assert_same
 from ..support.describe import describe
@@ -45,6 +47,19 @@ TEXTS = st.one_of(
     st.text(st.sampled_from('{}[]:,"\\ud8e1.-0 tf'), max_size=20).map(str.encode),
     st.lists(st.sampled_from(REPLACEMENTS), max_size=12).map(b"".join),
 )
+
+
+@pytest.mark.ci
+def test_the_texts_of_the_rules_in_every_profile(backends: Backends) -> None:
+    """A rule about the text of a member has a row there, and mutants hardly ever have that text."""
+    for text in [row["text"] for row in vectors.read("rules")]:
+        for profile in PROFILES:
+            for raw in (False, True):
+                assert_same(backends, partial(_decoded, text, profile, raw))
+
+
+def _decoded(text: bytes, profile: Profile, raw: bool, backend: Any) -> Any:
+    return backend.decode(text, profile, raw=raw)
 
 
 @given(text=TEXTS)
