@@ -29,7 +29,7 @@ async def test_the_whole_conversation(tmp_path: Path) -> None:
     command = [needs.require("fortls")]
     transport = StdioClient(command, framing="content-length", profile=LSP)
     async with Session(transport, handlers, convention=LspConvention(), timeout=SECONDS) as session:
-        params = {"processId": None, "rootUri": tmp_path.as_uri(), "capabilities": {}}
+        params: dict[str, Any] = {"processId": None, "rootUri": tmp_path.as_uri(), "capabilities": {}}
         assert (await session.call("initialize", params))["capabilities"]["hoverProvider"] is True
         await session.notify("initialized", {})
         opened = {**document, "languageId": "fortran", "version": 1, "text": SOURCE}
