@@ -99,7 +99,11 @@ class InvalidResponse(ValueError):
 def malformed(fault: ParseError) -> InvalidResponse:
     """Return the exception for a response that cannot be read."""
     place = "" if fault.offset is None else f", at byte {fault.offset}"
-    error = InvalidResponse(f"the response is malformed: {fault}{place}")
+    is_of_another_form = fault.code.name.startswith(
+        ("MISSING_JSONRPC", "INVALID_JSONRPC", "RESULT_AND", "INVALID_ERROR")
+    )
+    cure = "; try the profile CLIENT, for peers that do as they please" if is_of_another_form else ""
+    error = InvalidResponse(f"the response is malformed: {fault}{place}{cure}")
     error.__cause__ = fault
     return error
 
