@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ..codec import Notification, Params
 from ..codec._backend import decoded
-from ..errors import StateError
+from ..errors import ConnectionLost, StateError
 from ..handlers.caller import BatchItem, Caller
 from ..profile import check_batches
 from ..support import check_seconds
@@ -393,6 +393,10 @@ class Calling(StreamCaller):
     def is_leaving(self) -> bool:
         """Whether the peer has said goodbye: no more calls can be sent, but those in flight continue."""
         return self._engine.is_leaving
+
+    def refusal(self) -> ConnectionLost:
+        """Return what a call raises after the end, with the reason as far as it is known."""
+        return self._engine.refusal()
 
     @property
     def fault(self) -> Exception | None:

@@ -432,7 +432,8 @@ class ReconnectingSession(StreamCaller):
                 failed = 0
                 began = loop.time()
                 await self._run_session(session)
-                self._failure = fault = session.fault
+                fault = session.fault
+                self._failure = fault or session.refusal()
                 if isinstance(fault, ConnectionLost) and isinstance(fault.__cause__, ParseError):
                     broken += 1
                     if not self.may_retry(fault, broken):

@@ -141,6 +141,24 @@ async def test_a_timeout_for_want_of_a_connection_says_why_there_is_none() -> No
         await starting
 
 
+@rows(
+    "texts, reason",
+    [
+        ([b""], "'the connection is closed'$"),
+        ([b"HTTP/1.1 400 Bad Request\n", b""], "'the connection is closed, after a mes"),
+    ],
+    ids=["closes", "HTTP"],
+)
+async def test_a_timeout_says_how_the_last_connection_ended(texts: list[bytes], reason: str) -> None:
+    async with answering(*texts) as address:
+        client = ReconnectingSession(lambda: TcpClient(*address), min_delay_seconds=60, max_delay_seconds=60, timeout=5)
+        async with client:
+            with pytest.raises(ConnectionLost):
+                await client.call("m")
+            with pytest.raises(CallTimeout, match=f"there was no connection in time: {reason}"):
+                await client.call("m", timeout=0.05)
+
+
 def _lost(cause: Exception | None) -> ConnectionLost:
     error = ConnectionLost("the peer left")
     error.__cause__ = cause
