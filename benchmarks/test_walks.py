@@ -10,7 +10,7 @@ from . import walks
 def test_the_walk_of_a_tool_call_begins_with_its_bytes_and_ends_with_the_reply() -> None:
     pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     walk = walks.call_tool()
-    assert walk[0] == "transports/connection.py:Delivery.received"
+    assert walk[0] == "transports/connection.py:Connection.received"
     assert "session/inbound.py:Serving._call" in walk
     assert walk[-1].startswith("transports/memory.py:")
     assert len(walk) == len(set(walk))

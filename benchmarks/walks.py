@@ -91,7 +91,7 @@ def call_tool() -> Walk:
         assert replies[-1].result["structuredContent"] == {"sum": 3}, replies
         await client.close()
         await running
-        return walk[walk.index("transports/connection.py:Delivery.received") :]
+        return walk[walk.index("transports/connection.py:Connection.received") :]
 
     return asyncio.run(main())
 

@@ -209,6 +209,29 @@ class Run:
     task: Any = None
 
 
+def server_class(impl: ModuleType, talk: Conversation) -> Any:
+    class Server(impl.PlainServer):  # type: ignore[misc, name-defined]
+        def receive_other(self, *arguments: Any) -> Any:
+            return talk.leave(*arguments)
+
+        def may_start(self) -> bool:
+            return talk.may_start()
+
+        def begin(self, *arguments: Any) -> None:
+            talk.begin(*arguments)
+
+        def make_run(self, *arguments: Any) -> Any:
+            return talk.make_run(*arguments)
+
+        def ended(self, *arguments: Any) -> None:
+            talk.ended(*arguments)
+
+        def conclude(self, *arguments: Any) -> None:
+            talk.conclude(*arguments)
+
+    return Server
+
+
 class Conversation:
     """The owner of a `PlainServer`, which records what that does not serve."""
 
@@ -219,13 +242,11 @@ class Conversation:
         self.begun: list[Any] = []
         self.ends: list[Any] = []
         self.has_slot = True
-        self.serving: dict[Any, Any] = {}
-        self.runs: dict[Any, Any] | None = options.get("runs", {})
+        runs = options.get("runs", {})
         encode = options.get("encode", impl.encode_result)
-        self.server = impl.PlainServer(
-            handlers.find, self.serving, self.runs, encode, copy_context(), current, self.leave, self
-        )
-        self.server.room = 1000
+        self.server = server_class(impl, self)(handlers.find, encode, copy_context(), current, runs is None)
+        self.server.runs.update(runs or {})
+        self.server.credit = 1000
 
     def leave(self, message: Any, destination: Any) -> bytes:
         self.left.append((message, destination))
@@ -263,22 +284,22 @@ class TestConversations:
 
     @rows("method, result", SERVED)
     def test_served(self, talk: Conversation, method: bytes, result: bytes) -> None:
-        talk.server.room = 1000
-        assert talk.server.receive(talk.impl.decode(call(method))) == response(result)
-        assert talk.server.room == 1000 - len(response(result))
+        talk.server.credit = 1000
+        assert talk.server.serve(talk.impl.decode(call(method))) == response(result)
+        assert talk.server.credit == 1000 - len(response(result))
         assert talk.server.last_read == "x"
 
     @rows("method, outcome", [*CONCLUDED, (b'"cancelled"', "CancelledError()")])
     def test_concluded(self, talk: Conversation, method: bytes, outcome: str) -> None:
-        assert talk.server.receive(talk.impl.decode(call(method))) is None
+        assert talk.server.serve(talk.impl.decode(call(method))) is None
         _, handler, _, result, error = talk.concluded.pop()
         assert handler is talk.server.find(talk.impl.decode(call(method)).method)
         assert repr(result if error is None else error).startswith(outcome)
-        assert (talk.server.room, talk.server.last_read) == (1000, "x")
+        assert (talk.server.credit, talk.server.last_read) == (1000, "x")
 
     @rows("method, outcome", AWAITABLE)
     def test_begun_by_the_owner(self, talk: Conversation, method: bytes, outcome: str) -> None:
-        assert talk.server.receive(talk.impl.decode(call(method))) is None
+        assert talk.server.serve(talk.impl.decode(call(method))) is None
         id, work, _, _ = talk.begun.pop()
         assert id == "x"
         assert repr(work).startswith(outcome)
@@ -288,7 +309,7 @@ class TestConversations:
     @rows("text", LEFT)
     def test_left(self, talk: Conversation, text: bytes) -> None:
         message = talk.impl.decode(text)
-        assert talk.server.receive(message) == b"later"
+        assert talk.server.serve(message) == b"later"
         assert talk.left.pop() == (message, None)
         assert not talk.concluded
 
@@ -296,25 +317,25 @@ class TestConversations:
         if talk.impl.Raw is not Raw:
             pytest.skip("handlers know only the Raw of the backend in use")
         message = talk.impl.decode(call(b'"add","params":[1,2]'), raw=True)
-        assert talk.server.receive(message) == response(b"3")
+        assert talk.server.serve(message) == response(b"3")
         message = talk.impl.decode(call(b'"whole","params":[1,2]'), raw=True)
-        assert talk.server.receive(message) == response(b"\"Raw(b'[1,2]')\"")
+        assert talk.server.serve(message) == response(b"\"Raw(b'[1,2]')\"")
 
     def test_an_interrupt_is_concluded_and_passes_on(self, talk: Conversation) -> None:
         with pytest.raises(KeyboardInterrupt):
-            talk.server.receive(talk.impl.Request(1, "interrupt"))
+            talk.server.serve(talk.impl.Request(1, "interrupt"))
         assert isinstance(talk.concluded[0][4], KeyboardInterrupt)
 
     def test_without_room_everything_is_left(self, talk: Conversation) -> None:
-        talk.server.room = 30
-        assert talk.server.receive(talk.impl.Request(1, "null")) == b'{"jsonrpc":"2.0","id":1,"result":null}\n'
-        assert talk.server.room == -9
-        assert talk.server.receive(talk.impl.Request(2, "null")) == b"later"
+        talk.server.credit = 30
+        assert talk.server.serve(talk.impl.Request(1, "null")) == b'{"jsonrpc":"2.0","id":1,"result":null}\n'
+        assert talk.server.credit == -9
+        assert talk.server.serve(talk.impl.Request(2, "null")) == b"later"
         assert talk.server.last_read == 1
 
     def test_a_message_with_a_destination_is_left(self, talk: Conversation) -> None:
         message = talk.impl.Request(1, "null")
-        assert talk.server.receive(message, "there") == b"later"
+        assert talk.server.serve(message, "there") == b"later"
         assert talk.left == [(message, "there")]
 
     @rows(
@@ -322,34 +343,34 @@ class TestConversations:
         [(7, True), (7.0, True), ("7", False), (8, False), ("s", True), (None, True), (0.5, True), (1 << 80, False)],
     )
     def test_an_id_in_flight(self, talk: Conversation, id: Any, is_left: bool) -> None:
-        talk.serving.update({7: None, "s": None})
-        assert (talk.server.receive(talk.impl.Request(id, "null")) == b"later") is is_left
+        talk.server.requests.update({7: None, "s": None})
+        assert (talk.server.serve(talk.impl.Request(id, "null")) == b"later") is is_left
 
     def test_each_function_has_a_context_of_its_own(self, talk: Conversation) -> None:
         for _ in range(2):
             message = talk.impl.Request("x", "note", ["here"])
-            assert talk.server.receive(message) == response(b'"nothing"')
+            assert talk.server.serve(message) == response(b'"nothing"')
         assert seen.get() == "nothing"
 
     def test_the_owner_is_called_in_the_context_of_the_function(self, talk: Conversation, handlers: Handlers) -> None:
         handlers.register("note and wait", lambda: (seen.set("here"), wait())[1])
-        talk.server.receive(talk.impl.Request("x", "note and wait"))
+        talk.server.serve(talk.impl.Request("x", "note and wait"))
         id, work, noted, now = talk.begun.pop()
         assert (id, noted, now) == ("x", "here", "here")
         work.close()
         handlers.register("note and fail", lambda: (seen.set("here"), 1 / 0))
-        talk.server.receive(talk.impl.Request("x", "note and fail"))
+        talk.server.serve(talk.impl.Request("x", "note and fail"))
         assert talk.concluded.pop()[2] == "here"
         assert seen.get() == "nothing"
 
     def test_an_encoder_of_its_own(self, impl: ModuleType, handlers: Handlers) -> None:
         talk = Conversation(impl, handlers, encode=partial(impl.encode_result, default=repr))
         handlers.register("complex", lambda: 1j)
-        assert talk.server.receive(impl.Request("x", "complex")) == response(b'"1j"')
+        assert talk.server.serve(impl.Request("x", "complex")) == response(b'"1j"')
 
     def test_methods_may_be_found_elsewhere(self, talk: Conversation) -> None:
         talk.server.find = Handlers({"null": lambda: "other"}).find
-        assert talk.server.receive(talk.impl.Request("x", "null")) == response(b'"other"')
+        assert talk.server.serve(talk.impl.Request("x", "null")) == response(b'"other"')
 
 
 async def give(value: Any) -> Any:
@@ -389,15 +410,15 @@ class TestCoroutines:
 
     @rows("value, text", [(1, b"1"), (None, b"null"), ("s", b'"s"'), ({}, b"{}"), (AwaitableResult(a=1), b'{"a":1}')])
     def test_a_result_at_once_is_the_response(self, talk: Conversation, value: Any, text: bytes) -> None:
-        talk.server.room = 1000
-        assert talk.server.receive(talk.impl.Request("x", "give", [value])) == response(text)
-        assert talk.server.room == 1000 - len(response(text))
+        talk.server.credit = 1000
+        assert talk.server.serve(talk.impl.Request("x", "give", [value])) == response(text)
+        assert talk.server.credit == 1000 - len(response(text))
         assert talk.options == {"loop": "the loop", "name": "give", "eager_start": True}
         assert talk.task.get_run() is None
         assert (talk.begun, talk.concluded, talk.ends) == ([], [], [])
 
     def test_a_result_that_cannot_be_written_is_concluded(self, talk: Conversation) -> None:
-        assert talk.server.receive(talk.impl.Request("x", "give", [1j])) is None
+        assert talk.server.serve(talk.impl.Request("x", "give", [1j])) is None
         assert talk.concluded[0][3:] == (1j, None)
 
     def test_the_served_coroutine_is_current_in_the_context_of_the_handler_alone(
@@ -407,7 +428,7 @@ class TestCoroutines:
             return current.get() is talk.task
 
         handlers.register("ask", ask)
-        assert talk.server.receive(talk.impl.Request("x", "ask")) == response(b"true")
+        assert talk.server.serve(talk.impl.Request("x", "ask")) == response(b"true")
         assert current.get() is None
 
     def test_a_handler_that_needs_its_run_at_once(self, talk: Conversation, handlers: Handlers) -> None:
@@ -416,7 +437,7 @@ class TestCoroutines:
             return 1
 
         handlers.register("need", need)
-        assert talk.server.receive(talk.impl.Request("x", "need")) is None
+        assert talk.server.serve(talk.impl.Request("x", "need")) is None
         assert talk.ends == [(1, None)]
 
     @rows(
@@ -428,7 +449,7 @@ class TestCoroutines:
         ],
     )
     def test_a_handler_that_waits(self, talk: Conversation, step: Any, end: str) -> None:
-        assert talk.server.receive(talk.impl.Request("x", "give_later", ["later"])) is None
+        assert talk.server.serve(talk.impl.Request("x", "give_later", ["later"])) is None
         assert talk.run.task is talk.task
         with pytest.raises(StopIteration) as raised:
             step(talk.task)
@@ -446,7 +467,7 @@ class TestCoroutines:
 
     @rows("method, outcome", AWAITABLE[1:])
     def test_another_awaitable_is_begun_by_the_owner(self, talk: Conversation, method: bytes, outcome: str) -> None:
-        assert talk.server.receive(talk.impl.decode(call(method))) is None
+        assert talk.server.serve(talk.impl.decode(call(method))) is None
         assert repr(talk.begun.pop()[1]).startswith(outcome)
 
     @pytest.mark.skipif(sys.implementation.name != "cpython", reason="objects are freed later")
@@ -470,7 +491,7 @@ class TestCoroutines:
         handlers.register(method, keep)
         gc.disable()
         try:
-            talk.server.receive(talk.impl.Request("x", method))
+            talk.server.serve(talk.impl.Request("x", method))
             assert kept.pop()() is None
         finally:
             gc.enable()
@@ -478,12 +499,12 @@ class TestCoroutines:
     @rows("kind", ["ValueError", "SystemExit", "GeneratorExit"])
     def test_an_exception_at_once(self, talk: Conversation, kind: str) -> None:
         talk.ends.clear()
-        assert talk.server.receive(talk.impl.Request("x", "raise_at_once", [kind])) is None
+        assert talk.server.serve(talk.impl.Request("x", "raise_at_once", [kind])) is None
         result, error = talk.ends.pop()
         assert (result, type(error).__name__, str(error)) == (None, kind, kind)
 
     def test_an_exception_later(self, talk: Conversation) -> None:
-        talk.server.receive(talk.impl.Request("x", "give_later", [1]))
+        talk.server.serve(talk.impl.Request("x", "give_later", [1]))
         with pytest.raises(StopIteration):
             talk.task.throw(KeyError("k"))
         assert repr(talk.ends.pop()) == "(None, KeyError('k'))"
@@ -494,7 +515,7 @@ class TestCoroutines:
 
         handlers.register("interrupted", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            talk.server.receive(talk.impl.Request("x", "interrupted"))
+            talk.server.serve(talk.impl.Request("x", "interrupted"))
         assert isinstance(talk.ends.pop()[1], KeyboardInterrupt)
         assert talk.concluded == []
 
@@ -509,7 +530,7 @@ class TestCoroutines:
             handlers.register("give", give)
         talk = Conversation(impl, handlers, runs=runs)
         talk.server.make_task, talk.has_slot = talk.start, has_slot
-        assert (talk.server.receive(impl.Request("x", "give", [1])) is not None) is starts
+        assert (talk.server.serve(impl.Request("x", "give", [1])) is not None) is starts
         assert len(talk.begun) == (not starts)
         for _, work, _, _ in talk.begun:
             work.close()
