@@ -137,8 +137,8 @@ class Profile(_Record):
         optional_jsonrpc: Accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
         empty_methods: Accept `"method": ""`.
         array_params: Accept an array as `params`.
-        null_members: Treat `"params": null` as absent, `"error": null` next to a result, and `"result": null` next to
-            an error.
+        null_members: Treat members that are null as absent: `params` ("params"), or also `error` next to a result and
+            `result` next to an error (True).
         any_errors: Accept an error of any shape but null: an array, a string, an object without a code. Unless it has a
             code and a message, as section 5.1 of the specification requires, the `Error` has the whole value as `data`;
             the code is that of the value, or 0, and the message that of the value, or else its text.
@@ -170,7 +170,7 @@ class Profile(_Record):
     optional_jsonrpc: bool = False
     empty_methods: bool = True
     array_params: bool = True
-    null_members: bool = False
+    null_members: bool | Literal["params"] = False
     any_errors: bool = False
     repeated_calls: bool = False
     object_results: bool = False
@@ -190,6 +190,7 @@ class Profile(_Record):
             if type(value) is not expected and (name, value) not in (
                 ("extra_members", "keep"),
                 ("missing_ids", "errors"),
+                ("null_members", "params"),
             ):
                 raise TypeError(f"{name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("exact", "reject"):
@@ -240,6 +241,10 @@ _PERMISSIONS: Final = (
 """The fields of a profile that are true where it accepts more messages."""
 
 
+_HALVES: Final = ("missing_ids", "null_members")
+"""Those that can be half true, too."""
+
+
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
@@ -248,7 +253,7 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)
-        and (profile.missing_ids is not True or other.missing_ids is True)
+        and all(getattr(profile, name) is not True or getattr(other, name) is True for name in _HALVES)
         and profile.object_results >= other.object_results
         and profile.limits.method_bytes <= other.limits.method_bytes
         and profile.limits.id_bytes <= other.limits.id_bytes
@@ -286,7 +291,7 @@ value.
 Messages of 2.0 are accepted too, but batches are not.
 """
 
-LSP: Final = Profile(name="lsp", null_members=True, null_request_ids=False, float_ids=False, batches=False)
+LSP: Final = Profile(name="lsp", null_members="params", null_request_ids=False, float_ids=False, batches=False)
 """Language Server Protocol 3.18, base protocol: ids are integers or strings, and batches are not supported; real
 peers send null params and null companions. The Agent Client Protocol is the same with null ids of requests:
 `LSP.replace(null_request_ids=True)`."""

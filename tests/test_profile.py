@@ -58,7 +58,7 @@ PRESET_FIELDS: dict[str, dict[str, Any]] = {
         "batches": False,
         "writes": "1.0",
     },
-    "lsp": {"null_members": True, "null_request_ids": False, "float_ids": False, "batches": False},
+    "lsp": {"null_members": "params", "null_request_ids": False, "float_ids": False, "batches": False},
     "mcp-2024-11-05": MCP,
     "mcp-2025-03-26": {**MCP, "batches": True},
     "mcp-2025-06-18": MCP,
@@ -93,7 +93,7 @@ def test_the_repr_shows_changed_fields() -> None:
     assert repr(Profile()) == "Profile()"
     assert repr(JSONRPC) == "Profile(name='jsonrpc')"
     assert repr(Limits(depth=5)) == "Limits(depth=5)"
-    shown = "Profile(name='lsp', null_request_ids=False, float_ids=False, null_members=True, batches=False)"
+    shown = "Profile(name='lsp', null_request_ids=False, float_ids=False, null_members='params', batches=False)"
     assert repr(PRESETS["lsp"]) == shown
     tiny = Profile(batches=False, limits=Limits(depth=5))
     assert eval(repr(tiny)) == tiny
@@ -241,7 +241,7 @@ LOOSER: list[dict[str, Any]] = [
     {"optional_jsonrpc": True},
     {"empty_methods": True},
     {"array_params": True},
-    {"null_members": True},
+    {"null_members": "params"},
     {"null_members": True},
     {"object_results": False},
     {"extra_members": True},
@@ -254,6 +254,13 @@ NOT_COMPARED: list[dict[str, Any]] = [
     {"big_ints": "reject"},
     {"limits": Limits(message_bytes=1, depth=1, batch_items=1, method_bytes=8, id_bytes=40)},
 ]
+
+
+@rows("half", [{"missing_ids": "errors"}, {"null_members": "params"}], ids=str)
+def test_half_a_permission_is_stricter_than_a_whole_one(half: dict[str, Any]) -> None:
+    whole = dict.fromkeys(half, True)
+    assert is_at_least_as_strict(STRICTEST.replace(**half), STRICTEST.replace(**whole))
+    assert not is_at_least_as_strict(STRICTEST.replace(**whole), STRICTEST.replace(**half))
 
 
 @rows("fields", LOOSER, ids=str)

@@ -126,7 +126,7 @@ def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) 
         found.append(RuleFault(ParseErrorCode.INVALID_METHOD_TYPE, "method"))
     elif kinds.method == "empty" and not profile.empty_methods:
         found.append(RuleFault(ParseErrorCode.EMPTY_METHOD, "method"))
-    allowed = {"absent": True, "null": profile.null_members, "object": True, "array": profile.array_params}
+    allowed = {"absent": True, "null": bool(profile.null_members), "object": True, "array": profile.array_params}
     if not allowed.get(kinds.params, False):  # section 4.2
         found.append(RuleFault(ParseErrorCode.INVALID_PARAMS_TYPE, "params"))
     return found
@@ -174,7 +174,7 @@ def _outcome(kinds: Kinds, profile: Profile) -> tuple[bool, bool]:
     has_result, has_error = kinds.result != "absent", kinds.error != "absent"
     # JSON-RPC 1.0 requires both members, one of them null (specification 1.0, section 1.2). If both are null, the
     # result is null.
-    if profile.null_members and has_result and has_error:
+    if profile.null_members is True and has_result and has_error:
         if kinds.error == "null":
             has_error = False
         elif kinds.result == "null":

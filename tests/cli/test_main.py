@@ -36,23 +36,23 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert "orjson_fault" not in facts
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert table == (
-        "                                                          mcp    mcp    mcp    mcp     mcp\n"
-        "                                            jsonrpc       2024   2025   2025   2025    2026\n"
-        "profile           jsonrpc  lenient  client  1        lsp  11-05  03-26  06-18  11-25   07-28\n"
-        "null_request_ids  yes      yes      yes     yes      no   no     no     no     no      no\n"
-        "null_result_ids   yes      yes      yes     yes      yes  no     no     no     no      no\n"
-        "float_ids         yes      yes      yes     yes      no   no     no     no     no      no\n"
-        "missing_ids       no       errors   errors  errors   no   no     no     no     errors  errors\n"
-        "optional_jsonrpc  no       no       yes     yes      no   no     no     no     no      no\n"
-        "empty_methods     yes      yes      yes     yes      yes  no     no     no     no      no\n"
-        "array_params      yes      yes      yes     yes      yes  no     no     no     no      no\n"
-        "null_members      no       yes      yes     yes      yes  no     no     no     no      no\n"
-        "any_errors        no       yes      yes     yes      no   no     no     no     no      no\n"
-        "repeated_calls    no       no       yes     no       no   no     no     no     no      no\n"
-        "object_results    no       no       no      no       no   yes    yes    yes    yes     yes\n"
-        "batches           yes      yes      yes     no       no   no     yes    no     no      no\n"
-        "extra_members     yes      yes      keep    yes      yes  yes    yes    yes    yes     yes\n"
-        "writes            2.0      2.0      2.0     1.0      2.0  2.0    2.0    2.0    2.0     2.0"
+        "                                                             mcp    mcp    mcp    mcp     mcp\n"
+        "                                            jsonrpc          2024   2025   2025   2025    2026\n"
+        "profile           jsonrpc  lenient  client  1        lsp     11-05  03-26  06-18  11-25   07-28\n"
+        "null_request_ids  yes      yes      yes     yes      no      no     no     no     no      no\n"
+        "null_result_ids   yes      yes      yes     yes      yes     no     no     no     no      no\n"
+        "float_ids         yes      yes      yes     yes      no      no     no     no     no      no\n"
+        "missing_ids       no       errors   errors  errors   no      no     no     no     errors  errors\n"
+        "optional_jsonrpc  no       no       yes     yes      no      no     no     no     no      no\n"
+        "empty_methods     yes      yes      yes     yes      yes     no     no     no     no      no\n"
+        "array_params      yes      yes      yes     yes      yes     no     no     no     no      no\n"
+        "null_members      no       yes      yes     yes      params  no     no     no     no      no\n"
+        "any_errors        no       yes      yes     yes      no      no     no     no     no      no\n"
+        "repeated_calls    no       no       yes     no       no      no     no     no     no      no\n"
+        "object_results    no       no       no      no       no      yes    yes    yes    yes     yes\n"
+        "batches           yes      yes      yes     no       no      no     yes    no     no      no\n"
+        "extra_members     yes      yes      keep    yes      yes     yes    yes    yes    yes     yes\n"
+        "writes            2.0      2.0      2.0     1.0      2.0     2.0    2.0    2.0    2.0     2.0"
     )
     assert rest == (
         "the same in all: big_ints exact, floats float, "
@@ -102,7 +102,7 @@ def test_info_json() -> None:
         "optional_jsonrpc": False,
         "empty_methods": True,
         "array_params": True,
-        "null_members": True,
+        "null_members": "params",
         "any_errors": False,
         "repeated_calls": False,
         "object_results": False,
