@@ -33,6 +33,7 @@ from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.profile import WrittenForm
 
+from .. import vectors
 from ..support.comparison import exactly, plain
 from ..support.oracle import dumps_exact, loads_exact, orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
@@ -85,8 +86,8 @@ PROFILES: list[Profile] = [
 
 
 def seeds() -> list[bytes]:
-    """The short ones of the captured lines."""
-    return [line for line in LINES if len(line) < 1000]
+    """The short ones of the captured lines, and the texts of the rules."""
+    return [line for line in [*LINES, *(row["text"] for row in vectors.read("rules"))] if len(line) < 1000]
 
 
 def shown(module: Any, item: Any) -> object:

@@ -152,9 +152,12 @@ def _broken_writing_law(module: ModuleType, written: Any, eager: Any, profile: P
     found = module.decode(line, profile.replace(limits=_reading(profile).limits))
     if profile.writes == "1.0" and not isinstance(eager, module.Response) and eager.params is None:
         eager = eager.replace(params=[])
+    return None if _is_same(module, found, eager, profile) else f"{line!r} decodes to {found!r}, not to {eager!r}"
+
+
+def _is_same(module: ModuleType, found: Any, eager: Any, profile: Profile) -> bool:
     # 1E0 and -0E0 are the Decimals 1 and -0, which are written as 1 and -0, and decoded as integers.
-    is_same = plain(module, found) == plain(module, eager) or (profile.floats == "decimal" and found == eager)
-    return None if is_same else f"{line!r} decodes to {found!r}, not to {eager!r}"
+    return plain(module, found) == plain(module, eager) or (profile.floats == "decimal" and found == eager)
 
 
 def _broken_batch_law(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
@@ -197,7 +200,7 @@ def _broken_dict_law(module: ModuleType, text: bytes, eager: Any, profile: Profi
         except EncodeError:  # too deep, or an integer too wide to write
             continue
         found = module.decode(line, profile.replace(limits=_reading(profile).limits))
-        if plain(module, found) != plain(module, message):
+        if not _is_same(module, found, message, profile):
             return f"encode_dict wrote {line!r}"
     return None
 
