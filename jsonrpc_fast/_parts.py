@@ -51,15 +51,3 @@ class TaskPart:
         for _ in range(self.cancellations):
             self.task.uncancel()
         return isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
-
-
-class FuturePart(TaskPart, asyncio.Future[None]):
-    """A part that is also a future, which is done when the block has ended."""
-
-    def __init__(self) -> None:
-        TaskPart.__init__(self)
-        asyncio.Future.__init__(self, loop=self.task.get_loop())
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        self.set_result(None)
-        return super().__exit__(kind, error, traceback)
