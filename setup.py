@@ -273,8 +273,8 @@ def extensions():
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
     macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
-    # Code that calls Python methods, raises or calculates with ints is not fast anyway: without Cython's special code
-    # for these, the core is a thirtieth smaller.
+    # Code that calls Python methods, raises or calculates with ints is not fast anyway: the core is smaller without
+    # Cython's special code for these, and without the lines of the C file in tracebacks.
     plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS", "CLINE_IN_TRACEBACK")
     macros += [(f"CYTHON_{name}", "0") for name in plain]
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]

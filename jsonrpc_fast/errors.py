@@ -96,13 +96,11 @@ class InvalidResponse(ValueError):
     """
 
 
-def malformed(fault: ParseError) -> InvalidResponse:
-    """Return the exception for a response that cannot be read."""
+def malformed(fault: ParseError, is_lenient: bool) -> InvalidResponse:
+    """Return the exception for a response that cannot be read. Under a lenient profile no other accepts more."""
     place = "" if fault.offset is None else f", at byte {fault.offset}"
-    is_of_another_form = fault.code.name.startswith(
-        ("MISSING_JSONRPC", "INVALID_JSONRPC", "RESULT_AND", "INVALID_ERROR")
-    )
-    cure = "; try the profile CLIENT, for peers that do as they please" if is_of_another_form else ""
+    is_form = fault.code.name.startswith(("MISSING_JSONRPC", "INVALID_JSONRPC", "RESULT_AND", "INVALID_ERROR"))
+    cure = "; the profile CLIENT accepts more forms" if is_form and not is_lenient else ""
     error = InvalidResponse(f"the response is malformed: {fault}{place}{cure}")
     error.__cause__ = fault
     return error
@@ -234,17 +232,6 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
     except BaseException as error:
         report(error)
         return None
-
-
-def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcError:
-    """Return the error response to a request whose handler raised `error`.
-
-    Args:
-        error: An RpcError is returned unchanged. Any other exception is logged and becomes -32603.
-        method: The method of the request.
-        id: The id of the request.
-    """
-    return error if isinstance(error, RpcError) else internal_error(error, method, id)
 
 
 def internal_error(error: BaseException, method: str, id: MessageId = None) -> RpcError:

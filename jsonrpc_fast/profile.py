@@ -137,7 +137,7 @@ class Profile(_Record):
         optional_jsonrpc: Accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
         empty_methods: Accept `"method": ""`.
         array_params: Accept an array as `params`.
-        null_members: Treat members that are null as absent: `params` ("params"), or also `error` next to a result and
+        null_members: Treat a null `params` as absent ("params"), and so a null `error` next to a result and a null
             `result` next to an error (True).
         any_errors: Accept an error of any shape but null: an array, a string, an object without a code. Unless it has a
             code and a message, as section 5.1 of the specification requires, the `Error` has the whole value as `data`;
@@ -293,7 +293,7 @@ Messages of 2.0 are accepted too, but batches are not.
 
 LSP: Final = Profile(name="lsp", null_members="params", null_request_ids=False, float_ids=False, batches=False)
 """Language Server Protocol 3.18, base protocol: ids are integers or strings, and batches are not supported; real
-peers send null params and null companions. The Agent Client Protocol is the same with null ids of requests:
+peers send null params. The Agent Client Protocol is the same with null ids of requests:
 `LSP.replace(null_request_ids=True)`."""
 
 MCP_2024_11_05: Final = Profile(

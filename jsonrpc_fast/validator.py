@@ -22,7 +22,7 @@ from .codec._kinds import kinds_of
 from .codec.rules import Kinds
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from .profile import JSONRPC, Profile, plain_profile
-from .support import check_type
+from .support import check_type, logger_of
 from .types import MessageId
 
 P = ParamSpec("P")
@@ -213,7 +213,5 @@ def _response(id: MessageId, code: ErrorCode) -> Response:
 
 
 def _log(errors: tuple[Fault, ...]) -> None:
-    from .support import logger_of  # `import jsonrpc_fast` must not load logging
-
     found = ", ".join(f"{fault.code.name} at {fault.path or 'the message'}" for fault in errors)
     logger_of("validator").error("an outgoing response is invalid: %s", found)

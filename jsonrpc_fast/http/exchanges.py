@@ -21,7 +21,7 @@ from ..codec.encoders import Encoders
 from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
-from ..profile import Profile, check_batches
+from ..profile import CLIENT, Profile, check_batches, is_at_least_as_strict
 from ..support import check_callable, check_seconds, check_type
 from ..types import UNSET, Unset
 
@@ -75,6 +75,7 @@ class ExchangeClient:
         self._extra = extra
         self._timeout = timeout
         self._profile = profile
+        self._is_lenient = is_at_least_as_strict(CLIENT, profile)
         self._reads = _without_ids(profile)
         self._raw = raw
         self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default)
@@ -178,7 +179,7 @@ class ExchangeClient:
         if isinstance(response, Response) and self._is_response_to(response, id):
             return self._result_of(response)
         if isinstance(response, ParseError):
-            raise malformed(response)
+            raise malformed(response, self._is_lenient)
         raise http_response.fault("the response does not belong to this call")
 
     def _read_results(self, http_response: ReadResponse, ids: Collection[int | None], is_typed: bool) -> list[Any]:
@@ -188,7 +189,7 @@ class ExchangeClient:
             return []
         received = self._decode(http_response, self._raw or is_typed)
         if isinstance(received, ParseError):
-            raise malformed(received)
+            raise malformed(received, self._is_lenient)
         # Section 6: the server sends a single error if the batch itself is invalid. Some servers put it into an array.
         whole = received[0] if isinstance(received, list) and len(received) == 1 else received
         if isinstance(whole, Response) and whole.id is None:
@@ -200,7 +201,7 @@ class ExchangeClient:
         unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
         for item in received:
             if isinstance(item, ParseError):
-                value: Any = malformed(item)
+                value: Any = malformed(item, self._is_lenient)
             elif isinstance(item, Response):
                 value = item.result if item.error is None else self._error_of(item)
             else:

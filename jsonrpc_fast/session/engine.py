@@ -36,6 +36,7 @@ from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
 from ..handlers import Handlers
 from ..hooks import Outcome
+from ..profile import CLIENT, is_at_least_as_strict
 from ..support import cancelled_errors
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
@@ -516,7 +517,8 @@ class Engine(Serving):
             error = self._remote_error(call.settled_by)
         elif outcome is Outcome.FAULT:
             fault = call.settled_by
-            error = malformed(fault) if isinstance(fault, ParseError) else fault
+            is_lenient = is_at_least_as_strict(CLIENT, self.rules.encoders.profile)
+            error = malformed(fault, is_lenient) if isinstance(fault, ParseError) else fault
         elif outcome is Outcome.TIMEOUT:
             error = CallTimeout("no response came in time")
         elif outcome is Outcome.CANCELLED:

@@ -34,7 +34,7 @@ from pydantic_core import PydanticSerializationError
 
 from jsonrpc_fast import ParseError, ParseErrorCode, decode
 from jsonrpc_fast.adapters import mcp as adapter
-from jsonrpc_fast.transports import Connection, memory_pair
+from jsonrpc_fast.transports import Connection, connection, memory_pair
 
 from ..peers.node import node_command
 from ..peers.venvs import python_of
@@ -284,7 +284,7 @@ async def test_reading_pauses_while_the_session_does_not_receive() -> None:
             there.send(line)
         for _ in range(200):
             await asyncio.sleep(0)
-        assert adapter.MAX_READ_AHEAD <= len(read_stream._waiting) < adapter.MAX_READ_AHEAD + 64
+        assert adapter.MAX_READ_AHEAD <= len(read_stream._waiting) < adapter.MAX_READ_AHEAD + connection.STEP_ITEMS
         assert there.write_buffer_bytes > 1_000_000
         for _ in range(2000):
             assert (await read_stream.receive()).message.method == "x"

@@ -388,7 +388,7 @@ def closed_decoders(impl: ModuleType, framing: str, bound: int | None, step: int
 
 
 @needs.THREADS
-@pytest.mark.parametrize("step", [53, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [53, pytest.param(11, marks=pytest.mark.ci), pytest.param(1, marks=pytest.mark.slow)])
 @rows("bound", [None, 1])
 @rows("framing", FRAMINGS)
 def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int | None, step: int) -> None:

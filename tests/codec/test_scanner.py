@@ -469,6 +469,8 @@ def test_hundred_thousand_brackets(impl: ModuleType, suite: dict[str, bytes]) ->
     brackets, objects = map(suite.__getitem__, BRACKETS)
     assert describe(impl.decode(brackets)) == text_fault("MALFORMED_JSON", 100_000)
     assert describe(impl.decode(objects[:50_000])) == text_fault("MALFORMED_JSON", 50_000)
+    assert impl.decode(objects[:50_000]).rpc_code == -32700
+    assert impl.decode(BEGIN + objects[:50_000]).code.name == "MALFORMED_JSON"
     assert describe(impl.decode(BEGIN + brackets)) == text_fault("MALFORMED_JSON", len(BEGIN) + 100_000)
     closed = BEGIN + brackets + 100_000 * b"]" + b"}"
     assert describe(impl.decode(closed)) == fault("TOO_DEEP", "é")

@@ -354,7 +354,7 @@ def test_the_fault_of_a_response_is_the_cause(way: Way) -> None:
     with pytest.raises(InvalidResponse) as caught:
         way.answered(lambda client: client.call("m"), b'{"jsonrpc":"1.0","id":1,"result":3}')
     assert isinstance(caught.value.__cause__, ParseError)
-    cure = "; try the profile CLIENT, for peers that do as they please"
+    cure = "; the profile CLIENT accepts more forms"
     assert str(caught.value) == f'the response is malformed: jsonrpc is not the string "2.0"{cure}'
     with pytest.raises(InvalidResponse, match=r"^the response is malformed: the text is not JSON, at byte 33$"):
         way.answered(lambda client: client.call("m"), b'{"jsonrpc":"2.0","id":1,"result":NaN}')

@@ -98,6 +98,14 @@ def test_the_list_for_language_models_names_each_page() -> None:
 README = ROOT / "README.md"
 
 
+def test_a_program_that_is_missing_skips_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(needs, "_FOLDERS", ())
+    with pytest.raises(pytest.skip.Exception, match=r"^node is not installed: apt-get install nodejs$"):
+        needs.require("node")
+    assert needs.mark("node").args == (True,)
+
+
 def follow(page: Path, folder: Path, **variables: str) -> None:
     """Run the code and the commands of a page, in this environment and with a free port in place of 8000."""
     port = str(free_port())

@@ -125,7 +125,8 @@ async def test_a_malformed_answer_is_raised() -> None:
         await wire.next()
         wire.send(b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}')
         with pytest.raises(
-            InvalidResponse, match=r"^the response is malformed: the message of the error is not a string; try "
+            InvalidResponse,
+            match=r"^the response is malformed: the message of the error is not a string; the profile CLIENT accepts",
         ) as raised:
             await call
         assert isinstance(raised.value.__cause__, ParseError)

@@ -36,6 +36,8 @@ class CallsMachine(RuleBasedStateMachine):
 
     @initialize(strings=st.booleans())
     def start(self, strings: bool) -> None:
+        self.bound = pytest.MonkeyPatch()
+        self.bound.setattr(calls, "_MAX_TOMBSTONES", 3)
         names = itertools.count(1)
         self.tracked = new_calls(id_factory=(lambda: f"c{next(names)}") if strings else None, max_calls=6)
         self.now = 100.0
@@ -56,6 +58,7 @@ class CallsMachine(RuleBasedStateMachine):
         del self.in_flight[call.id]
         if outcome in (Outcome.TIMEOUT, Outcome.CANCELLED):
             self.given_up.append(call.id)
+            del self.given_up[:-3]
 
     @rule(target=calls, timeout=SECONDS, idle_timeout=SECONDS)
     def begin(self, timeout: float | None, idle_timeout: float | None) -> Call:
@@ -143,6 +146,7 @@ class CallsMachine(RuleBasedStateMachine):
         assert len(self.outcomes) == len(self.begun)
         assert all(call.outcome is self.outcomes[call.number] for call in self.begun)
         assert len(self.tracked) == len(self.tracked._deadlines) == len(self.tracked._tombstones) == 0
+        self.bound.undo()
 
 
 TestCalls = CallsMachine.TestCase

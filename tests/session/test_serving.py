@@ -250,11 +250,11 @@ async def test_the_exception_of_a_handler_is_logged(kind: str, caplog: pytest.Lo
             wire.send(b'{"jsonrpc":"2.0","method":"fail"}')
             wire.send(b'{"sesame')
             await settle()
+            failed = '{"jsonrpc":"2.0","id":"number 7","error":{"code":-32603,"message":"Internal error"}}'
+            unread = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
+            texts = [message.to_str() for message in wire.received]
             # An async handler runs later: its response may come after that to the text that is not JSON.
-            assert sorted(message.to_str() for message in wire.received) == [
-                '{"jsonrpc":"2.0","id":"number 7","error":{"code":-32603,"message":"Internal error"}}',
-                '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
-            ]
+            assert texts == [failed, unread] or (kind == "async" and texts == [unread, failed])
     messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     if kind == "unwritable":
         assert messages == ["the handler of 'fail' failed, id 'number 7'"]
@@ -429,12 +429,12 @@ async def test_cancelled_requests_leave_no_reference_cycles() -> None:
         gc.collect()
         gc.disable()
         try:
-            for number in range(20):
+            for number in range(100):
                 wire.send(Request(number, "wait"))
                 await settle()
                 wire.send(Notification("$/cancelRequest", {"id": number}))
                 await settle()
-            assert len(wire.received) == 20
+            assert len(wire.received) == 100
             assert gc.collect() < 100
         finally:
             gc.enable()
@@ -459,7 +459,7 @@ async def test_served_requests_leave_no_reference_cycles() -> None:
             for number in range(300):
                 assert await client.call("work", [number]) == number
             assert gc.collect() < 100
-            for number in range(60):
+            for number in range(200):
                 await fail_or_cancel(number)
             assert gc.collect() < 100
         finally:

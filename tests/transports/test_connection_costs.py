@@ -30,7 +30,7 @@ HANDSHAKE = (
 )
 
 
-MOST_BYTES = 9 * 1024
+MOST_BYTES = 8400
 """What the package may allocate for an idle session."""
 
 

@@ -317,7 +317,7 @@ async def test_a_channel_that_breaks_the_contract_is_found(
 
 
 @pytest.mark.usefixtures("loop")
-@pytest.mark.ci
+@pytest.mark.virtual_time
 async def test_what_a_channel_cannot_do_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jsonrpc_fast.transports.contract.WAIT_SECONDS", 0.3)
     for kind, lack in ((LosesAtTheEnd, "delivers"), (CountsNothing, "waits"), (NeverDrained, "waits")):

@@ -502,7 +502,7 @@ async def test_a_child_that_does_not_read_in_threads() -> None:
     assert child.events == ["closed"]
 
 
-@pytest.mark.parametrize("code", ["", "import time; time.sleep(0.2)"])
+@pytest.mark.parametrize("code", ["", "import time; time.sleep(0.05)"])
 async def test_a_call_says_how_the_child_ended(code: str) -> None:
     """Its stdout ends before its exit code is known."""
     command = script(f"import os, sys; sys.stdin.readline(); os.close(1); {code or 'pass'}; os._exit(3)")
