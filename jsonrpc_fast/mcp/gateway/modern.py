@@ -4,8 +4,9 @@ Rules:
   - A server with a handshake asks with requests, which do not say to which call they belong. So a call that may ask the
     client gets its own process of the server. The questions become the result, the call waits, and the client's next
     round brings the responses.
-  - Log messages go to the latest request in flight that asks for log messages, if its level includes them. If the
-    requests in flight could be of several people (over HTTP without authorization), they go to nobody.
+  - Over HTTP without authorization, the clients cannot be distinguished. So a call gets a process of the server with a
+    handshake that no other call has used or will use; what all of them share has served only lists and completions.
+  - Log messages go to the latest request in flight that asks for log messages, if its level includes them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from ...codec import Raw, dumps
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...session import detached, waiting
-from ...support import logger_of, on_failure
+from ...support import on_failure
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
 from ..server.handshake import RequestRules
@@ -40,9 +41,6 @@ MAX_CLIENTS: Final = 256
 """Maximum number of clients of 2026-07-28 that are known. An idle one is forgotten to make room for a new one."""
 MAX_CLIENT_BYTES: Final = 64 * 1024
 """Maximum size of the client's description of itself in each request, as JSON."""
-
-
-_logger: Final = logger_of("gateway")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,7 +226,7 @@ class ModernClient(CatalogClient):
         make: Makes the catalog of the client.
         capabilities: What the client supports.
         rounds: The calls that take several rounds.
-        is_shared: Whether its requests may be of several people.
+        is_shared: Whether they are several: over HTTP without authorization.
 
     Attributes:
         catalog: The servers.
@@ -249,20 +247,19 @@ class ModernClient(CatalogClient):
         self._may_be_asked = any(map(capabilities.supports, INPUT_REQUESTS.values()))
         self._rounds = rounds
         self._is_shared = is_shared
-        self._has_warned = False
         self._calls: dict[Upstream, LongCall] = {}
         self._more: dict[str, list[Upstream]] = {}  # processes of servers that were busy
         self._watched: Counter[str] = Counter()
         # Maximum number of subscriptions of one client that are begun at a time.
         self._watching = asyncio.Semaphore(16)
-        self._unwatching: set[asyncio.Future[Any]] = set()
+        self._ending: set[asyncio.Future[Any]] = set()
 
     async def close(self) -> None:
         """End the calls and the servers."""
         self._rounds.forget(self)
         for long in self._calls.values():
             long.task.cancel()
-        for task in self._unwatching:
+        for task in self._ending:
             task.cancel()
         more = itertools.chain.from_iterable(self._more.values())
         await asyncio.gather(self.catalog.close(), *[upstream.close() for upstream in more])
@@ -314,14 +311,18 @@ class ModernClient(CatalogClient):
     async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
         call: ModernCall = origin
         await upstream.start()
+        # Of a client that cannot be told from others, no process serves two calls.
+        is_of_anybody = self._is_shared and not upstream.is_modern
         alone = None
-        if not upstream.is_modern and self._may_be_asked and method in MAY_NEED_INPUT:
-            alone = self._process(upstream, lambda each: not each.requests and each not in self._calls)
+        if not upstream.is_modern and method in MAY_NEED_INPUT and (is_of_anybody or self._may_be_asked):
+            alone = self._process(upstream, self._is_unused if is_of_anybody else self._is_free)
         if alone is None:
             # The call shares a process: the server has no reason to ask during it, or no process is free.
-            upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
-            if not upstream.is_modern:
-                await self._set_level(upstream, call)
+            if not is_of_anybody:
+                fitting = self._process(upstream, lambda each: not each.is_full and each not in self._calls)
+                upstream = fitting or upstream
+                if not upstream.is_modern:
+                    await self._set_level(upstream, call)
             result = as_raw(await upstream.call(method, params, call))
             if not upstream.is_modern:
                 return call.completed(result)
@@ -342,6 +343,8 @@ class ModernClient(CatalogClient):
         del self._calls[upstream]
         long.end()
         retrieve(task)
+        if self._is_shared:
+            self._later(upstream.end())
 
     async def go_on(self, long: LongCall, server: str) -> Raw:
         """Return the result of a call, or the requests of its server for input."""
@@ -349,11 +352,18 @@ class ModernClient(CatalogClient):
             return long.call.completed(long.task.result())
         return self._rounds.suspend(long, server)
 
+    def _is_free(self, upstream: Upstream) -> bool:
+        return not upstream.requests and upstream not in self._calls
+
+    def _is_unused(self, upstream: Upstream) -> bool:
+        return upstream.is_ended and upstream not in self._calls
+
     def _process(self, upstream: Upstream, fits: Callable[[Upstream], bool]) -> Upstream | None:
         """Return the first process of a server that fits, if necessary a new one; None if there are too many."""
         more = self._more.setdefault(upstream.name, [])
         found = next(filter(fits, (upstream, *more)), None)
-        if found is None and len(more) + 1 < 8:
+        # The processes of clients that cannot be distinguished are bounded by the gateway's `max_servers` alone.
+        if found is None and (self._is_shared or len(more) + 1 < 8):
             found = self.catalog.make(upstream.name)
             more.append(found)
         return found
@@ -398,11 +408,14 @@ class ModernClient(CatalogClient):
                     # Removed at once, before the request is sent: notifications that arrive meanwhile are useless.
                     upstream.subscriptions.pop(uri)
                     if upstream.is_running:
-                        ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
-                        task = asyncio.ensure_future(ending)
-                        self._unwatching.add(task)
-                        task.add_done_callback(retrieve)
-                        task.add_done_callback(self._unwatching.discard)
+                        self._later(upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri}))))
+
+    def _later(self, ending: Coroutine[Any, Any, Any]) -> None:
+        """Run what ends a subscription or a process."""
+        task = asyncio.ensure_future(ending)
+        self._ending.add(task)
+        task.add_done_callback(retrieve)
+        task.add_done_callback(self._ending.discard)
 
     # The servers' messages.
 
@@ -420,13 +433,8 @@ class ModernClient(CatalogClient):
                 told = replaced(params, ("progressToken",), token)
                 call.send(method, told)
         elif method == "notifications/message":
-            # A guess could show what one person does to another.
-            if self._is_shared and len(upstream.requests) > 1:
-                if not self._has_warned:
-                    self._has_warned = True
-                    text = "%s: its log messages go to nobody where they could belong to several clients: authorization"
-                    _logger.warning(text, upstream.name)
-                return
+            if self._is_shared and upstream not in self._calls:
+                return  # a guess could show what one person does to another
             level = member(params, ("level",))
             # The latest first: JSON-RPC does not say which request a log message belongs to.
             calls = filter(None, map(_round_of, reversed(upstream.requests.values())))

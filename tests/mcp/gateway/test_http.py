@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from typing import Any, Final
 
 import pytest
 
@@ -14,7 +15,6 @@ from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from jsonrpc_fast.mcp.server import Context
 
 from ...support.http_script import HttpRequest, Reply, http_script, legacy
 from ...support.mcp_conversation import answered
@@ -67,7 +67,8 @@ async def test_requests_stand_alone(versions: Any) -> None:
             call = modern(request(1, "tools/call", name="one_where", arguments={"region": "Rome"}))
             call["headers"]["mcp-param-region"] = region
             assert (await client.post("/mcp", **call)).status_code == status
-        assert (gateway.running, app.sessions) == (["one"], 0)
+        await eventually(lambda: gateway.running == ["one"])  # a process of one call ends after it
+        assert app.sessions == 0
     assert gateway.running == []
 
 
@@ -154,45 +155,55 @@ async def test_progress_and_log_messages_are_of_the_request() -> None:
             assert messages[-1]["result"]["resultType"] == "complete"
 
 
+REMEMBERING: Final = """
+import json, sys
+said = "nobody"
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message["method"], message.get("id")
+    answer = {"result": {}}
+    if method == "initialize":
+        info = {"name": "one", "version": "1"}
+        capabilities = {"tools": {}, "logging": {}}
+        answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}}
+    elif method == "server/discover":
+        answer = {"error": {"code": -32601, "message": "no"}}
+    elif method == "tools/call":
+        before, said = said, message["params"]["arguments"]["who"]
+        told = {"level": "error", "data": said + " asked"}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": told}), flush=True)
+        answer = {"result": {"content": [{"type": "text", "text": before + " was here"}]}}
+    if id is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, **answer}), flush=True)
+"""
+"""A server with a handshake that tells each caller who called before."""
+
+
 @pytest.mark.parametrize("has_tokens", [False, True])
-async def test_a_log_message_that_may_be_of_another_person_goes_to_nobody(
-    has_tokens: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    shop = Shop("one", HANDSHAKE_VERSIONS)
-    is_open = asyncio.Event()
-
-    @shop.server.tool
-    async def think(who: str, context: Context) -> str:
-        shop.seen.append(who)
-        await is_open.wait()
-        context.log("error", f"{who} asked")
-        return who
-
+async def test_clients_that_cannot_be_distinguished_share_no_process(has_tokens: bool) -> None:
     authorization = Authorization(
         lambda token: {"sub": token},
         resource="https://example.org/mcp",
         authorization_servers=["https://login.example.org"],
     )
-    app = McpEndpoint(gateway_of(shop), authorization=authorization if has_tokens else None)
+    gateway = Gateway({"one": {"command": sys.executable, "args": ["-ISc", REMEMBERING]}})
+    app = McpEndpoint(gateway, authorization=authorization if has_tokens else None)
 
-    async def ask(client: Any, who: str) -> list[Any]:
+    async def say(client: Any, who: str) -> tuple[str, list[Any]]:
         meta = {"io.modelcontextprotocol/logLevel": "debug"}
-        call = modern(request(1, "tools/call", name="one_think", arguments={"who": who}, _meta=meta))
+        call = modern(request(1, "tools/call", name="one_say", arguments={"who": who}, _meta=meta))
         call["headers"] |= {"authorization": f"Bearer {who}"} if has_tokens else {}
         async with client.stream("POST", "/mcp", **call) as answer:
-            if "json" in answer.headers["content-type"]:
-                return []
             messages = [message_of(event) async for event in events_of(answer) if event.data]
-        return [message["params"]["data"] for message in messages if "params" in message]
+        return messages[-1]["result"]["content"][0]["text"], [message["params"]["data"] for message in messages[:-1]]
 
     async with client_of(app) as client:
-        asking = [asyncio.ensure_future(ask(client, who)) for who in ("alice", "bob")]
-        await eventually(lambda: len(shop.seen) == 2)
-        is_open.set()
-        told = await asyncio.gather(*asking)
-        assert told == ([["alice asked"], ["bob asked"]] if has_tokens else [[], []])
-        assert ("one: its log messages go to nobody where they could" in caplog.text) is not has_tokens
-        assert await ask(client, "carol") == ["carol asked"]
+        told = await asyncio.gather(*[say(client, who) for who in ("alice", "bob", "alice")])
+        told.append(await say(client, "bob"))
+        assert [log for _, log in told] == [["alice asked"], ["bob asked"], ["alice asked"], ["bob asked"]]
+        assert {text for text, _ in told} == (
+            {"nobody was here", "alice was here", "bob was here"} if has_tokens else {"nobody was here"}
+        )
 
 
 @pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
