@@ -22,9 +22,10 @@ from typing import Any, ClassVar, Final
 from ..._version import __version__
 from ...codec import Notification, Raw, Request
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
+from ...hooks import Hooks
 from ...profile import MCP_2025_11_25, Profile
 from ...session import Destination, SessionOptions, waiting
-from ...support import check_count, check_seconds, check_type, logger_of
+from ...support import check_callable, check_count, check_seconds, check_type, logger_of
 from ...transports import Transport
 from ...transports.stdio import signal_children
 from ...types import Unset
@@ -74,6 +75,8 @@ class Gateway(Served):
         state_key: As in `Server`: signs or encrypts the `requestState` of clients of 2026-07-28.
         timeout: Seconds until the gateway gives up a request that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
+        hooks: Takes the name of a server, and returns the hooks that its calls are reported to; see
+            `jsonrpc_fast.hooks`. The `hooks` of `serve_stdio` and `McpEndpoint` are for the clients' requests.
 
     Attributes:
         profile: The rules for the messages of both sides.
@@ -105,6 +108,7 @@ class Gateway(Served):
         timeout: float | None = 3600.0,
         state_key: StateKey | None = None,
         max_message_bytes: int | None = None,
+        hooks: Callable[[str], Hooks] | None = None,
     ) -> None:
         check_type("servers", servers, Mapping, str, os.PathLike)
         check_type("separator", separator, str)
@@ -117,6 +121,7 @@ class Gateway(Served):
         check_seconds("list_seconds", list_seconds, may_be_none=False)
         check_seconds("timeout", timeout)
         check_count("max_message_bytes", max_message_bytes, 1)
+        check_callable("hooks", hooks)
         found = read_servers(servers) if not isinstance(servers, Mapping) or "mcpServers" in servers else servers
         entries = {server: entry_of(server, entry) for server, entry in found.items()}
         if not entries:
@@ -141,7 +146,10 @@ class Gateway(Served):
             if entry.local is None:
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
-        self.places: Places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
+        found_hooks = {name: hooks(name) for name in self._entries} if hooks is not None else {}
+        self.places: Places = Places(
+            self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout, found_hooks
+        )
         self.connections: set[Any] = set()
         self.make: partial[Catalog] = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)

@@ -33,8 +33,9 @@ from ...errors import (
     SignInError,
     StateError,
 )
+from ...hooks import Hooks
 from ...profile import Profile
-from ...session import SessionContext, detached, waiting
+from ...session import SessionContext, SessionOptions, detached, waiting
 from ...support import logger_of, on_failure
 from ...transports import Transport
 from ..client.client import MAX_ROUNDS
@@ -90,6 +91,7 @@ class Places:
         idle_seconds: How long a server may be idle; None: no limit.
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
+        hooks: The hooks of the servers by name.
         running: The servers that run or start.
         schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
         legacy: The names of servers that were found to have only a handshake; they are not probed again.
@@ -104,6 +106,7 @@ class Places:
     idle_seconds: float | None
     list_seconds: float
     timeout: float | None
+    hooks: Mapping[str, Hooks]
     running: dict[Upstream, None] = field(default_factory=dict)
     schemas: dict[str, Any] = field(default_factory=dict)
     legacy: set[str] = field(default_factory=set)
@@ -139,10 +142,15 @@ class _Session(ClientSession):
     """The session with a server; its messages go to the upstream, undecoded."""
 
     def __init__(
-        self, transport: Transport, handshake: ClientHandshake, receive: Callable[[Any, SessionContext], Any]
+        self,
+        transport: Transport,
+        handshake: ClientHandshake,
+        receive: Callable[[Any, SessionContext], Any],
+        hooks: Hooks | None,
     ) -> None:
-        # how many requests to its client a server may have in flight
-        super().__init__(transport, handshake, {}, None, max_inbox=1000, inbox_bytes=16 * 1024 * 1024, max_handlers=100)
+        # A server may have 1000 requests to its client in flight.
+        options = SessionOptions(max_inbox=1000, inbox_bytes=16 * 1024 * 1024, max_handlers=100, hooks=hooks)
+        super().__init__(transport, handshake, {}, None, **options)
         self._receive_message = receive
 
     def serve(self, params: Any, context: SessionContext) -> Any:
@@ -490,7 +498,8 @@ class Upstream:
         )
         step = handshake.start(probes=probes)
         while True:
-            session = _Session(self._entry.transport(self._places.profile, raw=True), handshake, self._receive)
+            transport = self._entry.transport(self._places.profile, raw=True)
+            session = _Session(transport, handshake, self._receive, self._places.hooks.get(self.name))
             async with on_failure(partial(session.close, 0.0)):
                 try:
                     begun = self._begin(session, handshake, step)

@@ -11,7 +11,8 @@ import pytest
 
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp import Gateway
+from jsonrpc_fast.hooks import Outcome
+from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from jsonrpc_fast.mcp.server import Context, Server
@@ -554,3 +555,40 @@ async def test_each_request_gets_one_response(seed: int) -> None:
     await serving
     await settle()
     assert gateway.running == []
+
+
+async def test_calls_of_servers_are_reported_to_hooks_with_their_name() -> None:
+    told: list[tuple[str, str, Outcome]] = []
+
+    class Told:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def call_prepared(self, id: int | str | None, method: str) -> tuple[str, dict[str, str]]:
+            return method, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+
+        def call_settled(
+            self, trace: str, id: int | str, method: str, outcome: Outcome, code: int | None, seconds: float
+        ) -> None:
+            assert trace == method
+            told.append((self.name, method, outcome))
+
+    one, two = Server("one", "1"), Server("two", "1")
+    seen: list[Any] = []
+
+    @one.tool
+    def look(context: Context) -> None:
+        seen.append(dict(context.meta))
+
+    @two.tool
+    def fail() -> None:
+        raise RpcError(7, "no")
+
+    async with connect(Gateway({"one": one, "two": two}, hooks=Told)) as client:
+        await client.call_tool("one_look")
+        with pytest.raises(RpcError):
+            await client.call_tool("two_fail")
+    calls = [each for each in told if each[1] == "tools/call"]
+    assert calls == [("one", "tools/call", Outcome.RESULT), ("two", "tools/call", Outcome.ERROR)]
+    assert {each[:2] for each in told} >= {("one", "server/discover"), ("two", "server/discover")}
+    assert seen[0]["traceparent"] == f"00-{'a' * 32}-{'b' * 16}-01"
