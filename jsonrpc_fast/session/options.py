@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from ..codec import Notification
@@ -73,30 +74,6 @@ class SessionOptions(TypedDict, total=False):
     end_seconds: float | Unset | None
 
 
-_DEFAULTS: Final[SessionOptions] = {
-    "timeout": TIMEOUT_SECONDS,
-    "convention": None,
-    "hooks": None,
-    "errors": None,
-    "response_policy": UNSET,
-    "id_factory": None,
-    "default": None,
-    "extra": None,
-    "context": None,
-    "max_calls": 4096,
-    "max_handlers": 256,
-    "max_inbox": 32768,
-    "inbox_bytes": 64 * 1024 * 1024,
-    "response_bytes": 1024 * 1024,
-    "group": None,
-    "heartbeat_seconds": None,
-    "close_seconds": 5.0,
-    "end_seconds": UNSET,
-}
-_CONVENTION: Final = JsonRpcConvention()
-_NO_HOOKS: Final = FoundHooks(None)
-
-
 class Rules:
     """The options of a session, checked: what is the same for all sessions of a server. It never changes.
 
@@ -108,46 +85,43 @@ class Rules:
         is_traced: Whether a hook sees requests.
         encoders: Write the messages. The next three are its functions, with `default`.
 
-    The other attributes are the options.
+    The other attributes are the options, with their defaults.
 
     Raises:
         TypeError: An option does not exist, or has a value of the wrong type.
         ValueError: A value is out of range.
     """
 
-    timeout: float | None
-    response_policy: ResponsePolicy | Unset
-    id_factory: Callable[[], int | str] | None
-    default: Default
-    extra: Mapping[str, Any] | None
-    context: Any
-    max_calls: int
-    max_handlers: int
-    max_inbox: int
-    inbox_bytes: int
-    response_bytes: int
-    group: SessionGroup | None
-    heartbeat_seconds: float | None
-    close_seconds: float
-    end_seconds: float | Unset | None
-
-    __slots__ = (
-        *(name for name in SessionOptions.__annotations__),
-        "encode_notification",
-        "encode_request",
-        "encode_result",
-        "encoders",
-        "is_traced",
-    )
+    timeout: float | None = TIMEOUT_SECONDS
+    convention: Convention = JsonRpcConvention()
+    hooks: FoundHooks = FoundHooks(None)
+    errors: Mapping[int, type[RpcError]] = MappingProxyType({})
+    response_policy: ResponsePolicy | Unset = UNSET
+    id_factory: Callable[[], int | str] | None = None
+    default: Default = None
+    extra: Mapping[str, Any] | None = None
+    context: Any = None
+    max_calls: int = 4096
+    max_handlers: int = 256
+    max_inbox: int = 32768
+    inbox_bytes: int = 64 * 1024 * 1024
+    response_bytes: int = 1024 * 1024
+    group: SessionGroup | None = None
+    heartbeat_seconds: float | None = None
+    close_seconds: float = 5.0
+    end_seconds: float | Unset | None = UNSET
 
     def __init__(self, **options: Unpack[SessionOptions]) -> None:
         # Python lets any name pass in `**options`, and a wrong one must not be ignored.
-        for name in options:
-            if name not in _DEFAULTS:
-                raise TypeError(f"a session has no option {name!r}")
-        checked: SessionOptions = {**_DEFAULTS, **options}
-        for name, value in checked.items():
-            setattr(self, name, value)
+        for name in options.keys() - SessionOptions.__annotations__.keys():
+            raise TypeError(f"a session has no option {name!r}")
+        given = {
+            name: value
+            for name, value in options.items()
+            if value is not None or name not in ("convention", "hooks", "errors")
+        }
+        for name in SessionOptions.__annotations__:  # in the instance: there they are found faster than in the class
+            setattr(self, name, given.get(name, getattr(Rules, name)))
         for name, minimum in (
             ("max_calls", 1),
             ("max_handlers", 1),
@@ -161,9 +135,8 @@ class Rules:
         check_seconds("close_seconds", self.close_seconds, may_be_none=False)
         if self.end_seconds is not UNSET:
             check_seconds("end_seconds", self.end_seconds)
-        convention, hooks, errors = checked["convention"], checked["hooks"], checked["errors"]
-        check_type("convention", convention, Convention, may_be_none=True)
-        if self.heartbeat_seconds is not None and convention is not None and convention.ping is None:
+        check_type("convention", self.convention, Convention)
+        if self.heartbeat_seconds is not None and self.convention.ping is None:
             raise ValueError("heartbeat_seconds needs a convention that has a ping")
         check_type("group", self.group, SessionGroup, may_be_none=True)
         check_callable("id_factory", self.id_factory)
@@ -172,17 +145,17 @@ class Rules:
         Notification("", extra=dict(self.extra or {}))  # refuses a name that JSON-RPC defines
         if self.response_policy is not UNSET and self.response_policy not in get_args(ResponsePolicy):
             raise ValueError('response_policy must be "always", "never" or "limited"')
-        check_type("errors", errors, Mapping, may_be_none=True)
-        for code, kind in dict(errors or {}).items():
+        check_type("errors", self.errors, Mapping)
+        for code, kind in self.errors.items():
             if not isinstance(code, int):
                 raise TypeError("errors must have error codes as keys")
             if not (isinstance(kind, type) and issubclass(kind, RpcError)):
                 raise TypeError("errors must have subclasses of RpcError as values")
-        self.errors: dict[int, type[RpcError]] = dict(errors or {})
-        self.convention: Convention = _CONVENTION if convention is None else convention
-        self.hooks: FoundHooks = _NO_HOOKS if hooks is None else FoundHooks(hooks)
-        found = self.hooks
-        self.is_traced: bool = any((found.request_started, found.request_received, found.request_served))
+        self.errors = dict(self.errors)
+        if "hooks" in given:
+            self.hooks = FoundHooks(self.hooks)
+        hooks = self.hooks
+        self.is_traced: bool = any((hooks.request_started, hooks.request_received, hooks.request_served))
         self._set_encoders(PLAIN)
 
     def _set_encoders(self, encoders: Encoders) -> None:
