@@ -155,13 +155,14 @@ class LoopDriver(Driver):
         return self.loop.time()
 
     def turn_end(self) -> float:
-        return self.time() + turns.seconds
+        assert self.loop is not None
+        return self.loop.time() + turns.seconds(self.loop)
 
     def soon(self) -> None:
         if not self._is_turn_due and self.session is not None:
             assert self.loop is not None
             self._is_turn_due = True
-            turns.due += 1
+            turns.due(self.loop, 1)
             engine = self.session._engine
             if engine.batch is not None or engine.late is not None:
                 # As in `Connection.update`: first, the loop serves the sockets that have become readable meanwhile.
@@ -170,8 +171,9 @@ class LoopDriver(Driver):
                 self.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
+        assert self.loop is not None
         self._is_turn_due = False
-        turns.due -= 1
+        turns.due(self.loop, -1)
         if self.session is not None:
             self.session._engine.turn()
 

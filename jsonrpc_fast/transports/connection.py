@@ -43,6 +43,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -100,12 +101,20 @@ _LOST: Final = State.LOST
 class Turns(threading.local):
     """The turns that the loop of each thread is about to give to what is left: they share the time of one."""
 
-    due: int = 0
+    def __init__(self) -> None:
+        self._loop: Callable[[], object] = lambda: None  # a weak reference
+        self._due = 0
 
-    @property
-    def seconds(self) -> float:
-        """How long the present one may take."""
-        return TURN_SECONDS / (1 + self.due)
+    def due(self, loop: asyncio.AbstractEventLoop, change: int = 0) -> int:
+        """Return how many a loop is about to give, after a change. What an earlier loop of the thread owed is gone."""
+        if self._loop() is not loop:
+            self._loop, self._due = weakref.ref(loop), 0
+        self._due = max(0, self._due + change)
+        return self._due
+
+    def seconds(self, loop: asyncio.AbstractEventLoop) -> float:
+        """Return how long the present one may take."""
+        return TURN_SECONDS / (1 + self.due(loop))
 
 
 turns: Final = Turns()
@@ -303,7 +312,7 @@ class Connection(Outbox):
         may_deliver, has_backlog = self._may_deliver, self._has_backlog
         if may_deliver and (has_backlog or self._has_ended) and not self._is_turn_due:
             self._is_turn_due = True
-            turns.due += 1
+            turns.due(self._loop, 1)
             if has_backlog:
                 # Two turns later: what is scheduled now runs before the loop serves the sockets that have become
                 # readable meanwhile.
@@ -381,12 +390,12 @@ class Connection(Outbox):
 
     def _end_of_turn(self) -> float:
         # Not the loop's time: that of uvloop has milliseconds.
-        return monotonic() + turns.seconds
+        return monotonic() + turns.seconds(self._loop)
 
     def _turn(self) -> None:
         """Deliver what has arrived for one turn, then handle the end of the stream or of the channel."""
         self._is_turn_due = False
-        turns.due -= 1
+        turns.due(self._loop, -1)
         if not self._may_deliver:
             return
         self.begin_turn()

@@ -15,6 +15,8 @@ from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import Outcome, Session
 from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast.transports.connection import turns
+from jsonrpc_fast.types import TURN_SECONDS
 
 from ..support.asgi import post
 from ..support.mcp_conversation import converse
@@ -133,3 +135,24 @@ async def test_a_cancellation_of_its_own_is_a_failure(caplog: pytest.LogCaptureF
     await ours.close()
     assert received[0].error.code == -32603
     assert [record.getMessage() for record in caplog.records] == ["the handler of 'fail' failed, id 1"]
+
+
+async def leave_a_turn() -> None:
+    ours, theirs = memory_pair()
+    theirs.onmessage = lambda message: None
+    await ours.start()
+    await theirs.start()
+    theirs.pause_reading()
+    ours.send(encode_request(1, "m"))
+    await settle()
+    theirs.resume_reading()  # what has arrived is delivered in a later turn
+
+
+def test_a_loop_that_has_ended_takes_no_time_from_the_next_one() -> None:
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(leave_a_turn())
+        loop.close()
+    loop = asyncio.new_event_loop()
+    assert turns.seconds(loop) == TURN_SECONDS
+    loop.close()
