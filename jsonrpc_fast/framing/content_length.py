@@ -332,7 +332,10 @@ class ContentLengthFrames:
         chunk = bytes(data)
         at = 0
         while at < len(chunk) and not self.ended:
-            at = self._read_body(chunk, at, frames) if self._left else self._read_headers(chunk, at, frames)
+            if self._header is None and not self._left:
+                at = self._read_whole(chunk, at, frames)
+            if at < len(chunk):
+                at = self._read_body(chunk, at, frames) if self._left else self._read_headers(chunk, at, frames)
         return frames
 
     def skip(self, data: bytes) -> None:
@@ -359,6 +362,22 @@ class ContentLengthFrames:
         elif fault is not None and not frames:
             frames.append(Frame(None, None, self._start + header.at, fault, header.hint))
         return frames
+
+    def _read_whole(self, chunk: bytes, start: int, frames: list[Frame]) -> int:
+        """Read frames that arrived as a whole, with usual headers, as nearly all do. Return where they end."""
+        at = start
+        match, size, limit, offset = compiled(_USUAL_SECTION).match, len(chunk), self._limit, self._offset - start
+        while (usual := match(chunk, at)) is not None:
+            body = usual.end()
+            length = int(usual[1])
+            if not 0 < length <= limit or body + length > size:
+                break
+            at = body + length
+            frames.append(Frame(chunk[body:at], None, offset + body))
+        if at > start:
+            self._offset += at - start
+            self._at_start = self._is_first = False
+        return at
 
     def _read_headers(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
         if self._header is None:

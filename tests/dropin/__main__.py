@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..support.places import ROOT
 from . import drives
 from .projects import PROJECTS, Edit, Project
 
-ROUNDS_SECONDS = 0.4
+ROUNDS_SECONDS = 0.8
 SLOWER = 0.95
 """A port with a lower ratio is slower: a busy machine moves it by less."""
 
@@ -33,8 +34,9 @@ SLOWER = 0.95
 def fetched(project: Project, folder: Path, python: str) -> Path:
     """Download and unpack the sources of a project, and return their folder."""
     wanted = f"{project.name}=={project.version}"
-    command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder), wanted]
-    subprocess.run(command, check=True, stderr=subprocess.PIPE)
+    # Its build requirements may be wheels: pip builds its metadata.
+    command = [python, "-m", "pip", "download", "-q", "--no-deps", f"--no-binary={project.name}", "-d", str(folder)]
+    subprocess.run([*command, wanted], check=True, stderr=subprocess.PIPE)
     [archive] = folder.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
@@ -44,8 +46,10 @@ def fetched(project: Project, folder: Path, python: str) -> Path:
 
 def edited(text: str, edit: Edit) -> str:
     """Return the text of a file after an edit."""
+    if edit.everywhere:
+        return text.replace(edit.first, edit.new)
     begin = text.find(edit.first)
-    if begin < 0 or (text.find(edit.first, begin + 1) >= 0 and not edit.everywhere):
+    if begin < 0 or text.find(edit.first, begin + 1) >= 0:
         raise ValueError(f"{edit.path}: {edit.first!r} must be there once")
     end = begin + len(edit.first)
     if edit.last:
@@ -87,7 +91,8 @@ def measure(name: str, before: str, after: str) -> None:
     drive, hot = (getattr(drives, f"{kind}_{name.replace('-', '_')}") for kind in ("drive", "hot"))
     seen = [json.loads(json.dumps(drive(form), default=str, sort_keys=True)) for form in forms]
     if seen[0] != seen[1]:
-        print(f"DIFFERENT: before {seen[0]}\nafter {seen[1]}")
+        pairs = [pair for pair in zip_longest(*seen) if pair[0] != pair[1]]
+        print(f"DIFFERENT before and after: {str(pairs)[:1000]}")
     works = [hot(form) for form in forms]
     for path in works[0]:
         best = [float("inf"), float("inf")]

@@ -448,6 +448,133 @@ def hot_pylspclient(module: Any) -> Hot:
     return {"read small": read(SMALL), "read notification": read(NOTE), "read 10 kB": read(LARGE), "write": write}
 
 
+# robotframework-lsp: the streams of its language servers, and of a server of file changes that is no JSON-RPC
+
+
+def _robocorp(module: Any, wire: bytes) -> Seen:
+    queue: Seen = []
+    taken = types.SimpleNamespace(put=queue.append)
+    module._JsonRpcStreamReaderThread(io.BytesIO(wire), taken, queue.append).run()
+    return queue
+
+
+def _written(module: Any, values: list[Any]) -> Seen:
+    """Return what a writer of streams writes: each header, and the JSON behind it."""
+    seen: Seen = []
+    for value in values:
+        file = io.BytesIO()
+        module.JsonRpcStreamWriter(file, sort_keys=True).write(value)
+        head, _, body = file.getvalue().partition(b"\r\n\r\n")
+        assert f"Content-Length: {len(body)}" in head.decode().splitlines()
+        seen.append([head.count(b"\r\n"), list(json.loads(body).items())])
+    return seen
+
+
+def _write(module: Any, value: Any) -> Callable[[], object]:
+    file = io.BytesIO()
+    writer = module.JsonRpcStreamWriter(file, sort_keys=True)
+
+    def work() -> None:
+        file.seek(0)
+        writer.write(value)
+
+    return work
+
+
+_LSP_CALL: Final = {"jsonrpc": "2.0", "id": "a", "method": "open", "params": {"uri": "/a", "z": (1, None), "b": 1}}
+
+
+def drive_robotframework_lsp(module: Any) -> Seen:
+    command = {"command": "on_change", "on_change_id": "1", "src_path": "/ü"}
+    values = [SMALL, LARGE, ERROR, NOTE, command, {"id": "x", "method": "no version"}, {**NOTE, "method": "exit"}]
+    return [_robocorp(module, _framed(values)), _written(module, [_LSP_CALL, LARGE, ERROR, NOTE, command])]
+
+
+def hot_robotframework_lsp(module: Any) -> Hot:
+    small, large = _framed([SMALL, NOTE] * 10), _framed([LARGE] * 20)
+    return {
+        "read 20 small": lambda: _robocorp(module, small),
+        "read 20 x 10 kB": lambda: _robocorp(module, large),
+        "write": _write(module, _LSP_CALL),
+        "write 10 kB": _write(module, LARGE),
+    }
+
+
+# python-jsonrpc-server: the streams of language servers, with ujson
+
+
+def _pyls(module: Any, wire: bytes) -> Seen:
+    heard: Seen = []
+    module.JsonRpcStreamReader(io.BytesIO(wire)).listen(heard.append)
+    return heard
+
+
+def drive_python_jsonrpc_server(module: Any) -> Seen:
+    wire = _framed([SMALL, LARGE]) + b"Content-Length: 2\r\nContent-Type: x\r\n\r\n{1"
+    wire += _framed([ERROR, NOTE, {"id": 1, "method": "m"}])
+    return [_pyls(module, wire), _written(module, [_LSP_CALL, LARGE])]
+
+
+def hot_python_jsonrpc_server(module: Any) -> Hot:
+    small, large = _framed([SMALL, NOTE] * 10), _framed([LARGE] * 20)
+    return {
+        "read 20 small": lambda: _pyls(module, small),
+        "read 20 x 10 kB": lambda: _pyls(module, large),
+        "write": _write(module, _LSP_CALL),
+        "write 10 kB": _write(module, LARGE),
+    }
+
+
+# tinyrpc: servers and clients over any transport, with objects of its own
+
+
+def _tinyrpc(module: Any, kind: str, data: bytes) -> Any:
+    protocol = module.JSONRPCProtocol()
+    protocol._pending_replies = [7]
+    return getattr(protocol, f"parse_{kind}")(data)
+
+
+def drive_tinyrpc(module: Any) -> Seen:
+    # Left out: a reply with neither result nor error, which the original takes for a result of None.
+    def read(kind: str, value: Any) -> Any:
+        return fields(_tinyrpc(module, kind, text(value)))
+
+    def fields(found: Any) -> Any:
+        if isinstance(found, list):
+            return [fields(each) for each in found]
+        return {"class": type(found).__name__, **{name: value for name, value in vars(found).items() if name[0] != "_"}}
+
+    calls: list[Any] = [
+        NOTE,
+        {**_LSP_CALL, "params": [1]},
+        {**NOTE, "params": 5},
+        {"method": "m"},
+        {**NOTE, "extra": 1},
+        5,
+        [],
+    ]
+    replies: list[Any] = [SMALL, LARGE, ERROR, [SMALL, 5, ERROR], {**SMALL, "id": 8}, []]
+    seen = [seen_of(partial(read, "request", call)) for call in [*calls, calls[:-1]]]
+    seen += [seen_of(partial(read, "reply", reply)) for reply in replies]
+    request = _tinyrpc(module, "request", text(_LSP_CALL))
+    answers = [request, request.respond({"a": (1, "ü")}), request.error_respond(ValueError("no", {"b": 1}))]
+    return [*seen, *(json.loads(each.serialize()) for each in answers)]
+
+
+def hot_tinyrpc(module: Any) -> Hot:
+    call, batch, small, large = text(_LSP_CALL), text([_LSP_CALL] * 100), text(SMALL), text(LARGE)
+    request = _tinyrpc(module, "request", call)
+    answer = request.respond([ITEM])
+    return {
+        "parse a request": lambda: _tinyrpc(module, "request", call),
+        "parse 100 requests": lambda: _tinyrpc(module, "request", batch),
+        "parse a reply": lambda: _tinyrpc(module, "reply", small),
+        "parse 10 kB": lambda: _tinyrpc(module, "reply", large),
+        "serialize a request": request.serialize,
+        "serialize a response": answer.serialize,
+    }
+
+
 MODULES: Final = {
     "snapcast": "snapcast.control.protocol",
     "moonraker-api": "moonraker_api.websockets.websocketclient",
@@ -458,5 +585,8 @@ MODULES: Final = {
     "aria2p": "aria2p._internal.client",
     "zabbix_utils": "zabbix_utils.api",
     "pylspclient": "pylspclient.json_rpc_endpoint",
+    "robotframework-lsp": "robocorp_ls_core.jsonrpc.streams",
+    "python-jsonrpc-server": "pyls_jsonrpc.streams",
+    "tinyrpc": "tinyrpc.protocols.jsonrpc",
 }
 """The module that a port changes, by project."""

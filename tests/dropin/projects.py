@@ -10,10 +10,10 @@ class Edit(NamedTuple):
 
     Attributes:
         path: The file, relative to the project's sources.
-        first: The beginning of what is replaced. It is in the file once.
+        first: The beginning of what is replaced. It is in the file once, unless `everywhere`.
         new: What takes its place.
         last: The end of what is replaced: the first place behind `first`; "": only `first` is replaced.
-        everywhere: Whether `first` may be there more than once, and each is replaced.
+        everywhere: Each `first` is replaced.
     """
 
     path: str
@@ -51,6 +51,9 @@ _DAEMON: Final = "src/electrumx/server/daemon.py"
 _SHELLY: Final = "aioshelly/rpc_device/wsrpc.py"
 _ARIA: Final = "src/aria2p/_internal/client.py"
 _PYLSPCLIENT: Final = "pylspclient/json_rpc_endpoint.py"
+_ROBOCORP: Final = "robotframework_ls/vendored/robocorp_ls_core/jsonrpc/streams.py"
+_PYLS: Final = "pyls_jsonrpc/streams.py"
+_TINYRPC: Final = "tinyrpc/protocols/jsonrpc.py"
 
 PROJECTS: Final = (
     Project(
@@ -335,5 +338,223 @@ PROJECTS: Final = (
                 "return json.loads(jsonrpc_res)\n",
             ),
         ),
+    ),
+    Project(
+        "robotframework-lsp",
+        "1.13.0",
+        "robotframework_ls/vendored",
+        (
+            Edit(
+                _ROBOCORP,
+                "import json\n",
+                "import json\nfrom jsonrpc_fast import CLIENT, ParseError, decode_dict, encode_dict\n",
+            ),
+            Edit(_ROBOCORP, "from typing import Optional\n", "from typing import Iterator\n"),
+            Edit(
+                _ROBOCORP,
+                "from robocorp_ls_core.options import",
+                "from jsonrpc_fast.framing import FrameReader, frame\nfrom robocorp_ls_core.options import",
+            ),
+            Edit(
+                _ROBOCORP,
+                "def read(stream)",
+                "def read(stream) -> Iterator[bytes]:\n"
+                '    """Yield the messages of the stream."""\n'
+                '    frames = FrameReader("content-length")\n'
+                "    while not stream.closed and (data := stream.read1(65536)):\n"
+                "        for found in frames.feed(data):\n"
+                "            if found.fault is not None:\n"
+                '                raise RuntimeError("Invalid header: {}.".format(found.hint))\n'
+                "            yield found.text\n"
+                '    log.debug("Read: None")\n'
+                "\n\n"
+                "def loads(data: bytes):\n"
+                "    try:\n"
+                "        return decode_dict(data, CLIENT)\n"
+                "    except ParseError:  # the commands of the file observer are no JSON-RPC\n"
+                "        return json.loads(data)\n",
+                "(just keep on going).\n",
+            ),
+            Edit(
+                _ROBOCORP,
+                "            while not self._rfile.closed:\n",
+                "            for data in read(self._rfile):\n",
+                "                    return\n\n",
+            ),
+            Edit(_ROBOCORP, "json.loads(data)\n                except", "loads(data)\n                except"),
+            Edit(_ROBOCORP, "**json_dumps_args", "sort_keys=False"),
+            Edit(_ROBOCORP, "self._json_dumps_args = json_dumps_args", "self._sort_keys = sort_keys"),
+            Edit(
+                _ROBOCORP,
+                "                body = json.dumps(",
+                '                if isinstance(message, dict) and "command" in message:\n'
+                "                    body = json.dumps(message, sort_keys=self._sort_keys).encode()\n"
+                "                else:\n"
+                "                    option = 32 * self._sort_keys  # orjson.OPT_SORT_KEYS\n"
+                "                    body = encode_dict(message, CLIENT, option=option)\n"
+                "                stream = self._wfile\n"
+                '                stream.write(frame(body, "content-length"))\n',
+                "stream.write(as_bytes)\n",
+            ),
+        ),
+    ),
+    Project(
+        "python-jsonrpc-server",
+        "0.4.0",
+        ".",
+        (
+            Edit(
+                _PYLS,
+                "try:\n    import ujson",
+                "from jsonrpc_fast import CLIENT, decode_dict, encode_dict\n"
+                "from jsonrpc_fast.framing import FrameReader\n",
+                "    import json\n",
+            ),
+            Edit(
+                _PYLS,
+                "        while not self._rfile.closed:\n",
+                '        frames = FrameReader("content-length", resync=True)\n'
+                "        while not self._rfile.closed:\n"
+                "            try:\n"
+                "                data = self._rfile.read1(65536)\n"
+                "            except ValueError:  # closed by another thread\n"
+                "                return\n"
+                "            if not data:\n"
+                "                break\n"
+                "            for frame in frames.feed(data):\n"
+                "                if frame.fault is not None:\n"
+                '                    log.error("Failed to read from rfile: %s", frame.fault.name)\n'
+                "                    continue\n"
+                "                try:\n"
+                "                    message_consumer(decode_dict(frame.text, CLIENT))\n"
+                "                except ValueError:\n"
+                '                    log.exception("Failed to parse JSON message %s", frame.text)\n',
+                "        return None\n\n\n",
+            ),
+            Edit(_PYLS, "**json_dumps_args", "sort_keys=False"),
+            Edit(
+                _PYLS,
+                "self._json_dumps_args = json_dumps_args",
+                "self._option = 32 if sort_keys else 0  # orjson.OPT_SORT_KEYS",
+            ),
+            Edit(
+                _PYLS,
+                "                body = json.dumps(",
+                "                body = encode_dict(message, CLIENT, delimited=False, option=self._option)\n"
+                "                self._wfile.write(\n"
+                '                    b"Content-Length: %d\\r\\n"\n'
+                '                    b"Content-Type: application/vscode-jsonrpc; charset=utf8\\r\\n\\r\\n"\n'
+                '                    b"%b" % (len(body), body)\n'
+                "                )\n",
+                "response.encode('utf-8'))\n",
+            ),
+        ),
+        ("pytest", "pytest-cov", "mock"),
+        ("test",),
+    ),
+    Project(
+        "tinyrpc",
+        "1.1.7",
+        ".",
+        (
+            Edit(_TINYRPC, "import json\nimport sys\n", "import sys\n"),
+            Edit(
+                _TINYRPC,
+                "from . import default_id_generator\n",
+                "from jsonrpc_fast import (\n"
+                "    JSONRPC, UNSET, Notification, ParseError, ParseErrorCode, Response, decode, encode_dict,\n"
+                ")\n"
+                "from . import default_id_generator\n",
+            ),
+            Edit(_TINYRPC, "json_dumps = jsonext.dumps", "default = jsonext.JSONEncoder().default"),
+            Edit(
+                _TINYRPC,
+                "    json_dumps = json.dumps\n",
+                "    default = None\n\n"
+                "RULES = JSONRPC.replace(extra_members=False, null_members=True)\n\n\n"
+                "def json_dumps(message) -> bytes:\n"
+                "    return encode_dict(message, RULES, delimited=False, default=default)\n",
+            ),
+            Edit(_TINYRPC, "(self._to_dict()).encode()", "(self._to_dict())", everywhere=True),
+            Edit(_TINYRPC, "for req in self]).encode()", "for req in self])"),
+            Edit(_TINYRPC, "        ]).encode()", "        ])"),
+            Edit(_TINYRPC, "    _ALLOWED_REPLY_KEYS = ", "", "'method', 'params'])\n\n"),
+            Edit(
+                _TINYRPC,
+                "            rep = json.loads(",
+                "",
+                "raise InvalidReplyError(e)\n\n",
+            ),
+            Edit(
+                _TINYRPC,
+                "            req = json.loads(",
+                "",
+                "raise JSONRPCParseError()\n\n",
+            ),
+            Edit(
+                _TINYRPC,
+                "        if isinstance(data, bytes):\n            data = data.decode()\n\n        try:\n",
+                "        message = decode(data, RULES)\n",
+                everywhere=True,
+            ),
+            Edit(_TINYRPC, "(rep, list)", "(message, list)"),
+            Edit(_TINYRPC, "(req, list)", "(message, list)"),
+            Edit(_TINYRPC, "in rep:\n                try", "in message:\n                try"),
+            Edit(_TINYRPC, "in req:\n                try", "in message:\n                try"),
+            Edit(
+                _TINYRPC,
+                "                except Exception as e:\n                    replies",
+                "            return replies\n",
+                "            return replies\n",
+            ),
+            Edit(
+                _TINYRPC,
+                "                except Exception as e:\n                    requests",
+                "            return requests\n",
+                "            return requests\n",
+            ),
+            Edit(_TINYRPC, "_parse_subreply(rep)\n\n", "_parse_subreply(message)\n\n"),
+            Edit(_TINYRPC, "_parse_subrequest(req)\n\n", "_parse_subrequest(message)\n\n"),
+            Edit(
+                _TINYRPC,
+                "        for k in rep.keys():\n",
+                "        if not isinstance(rep, Response):\n"
+                "            raise InvalidReplyError(rep)\n\n"
+                "        if rep.is_error:\n"
+                "            response = JSONRPCErrorResponse()\n"
+                "            response.error = rep.error.message\n"
+                "            response._jsonrpc_error_code = rep.error.code\n"
+                "            if rep.error.data is not UNSET:\n"
+                "                response.data = rep.error.data\n"
+                "        else:\n"
+                "            response = JSONRPCSuccessResponse()\n"
+                "            response.result = rep.result\n\n"
+                "        response.unique_id = rep.id\n",
+                "response.unique_id = rep['id']\n",
+            ),
+            Edit(
+                _TINYRPC,
+                "        if not isinstance(req, dict):\n",
+                "        if isinstance(req, ParseError):\n"
+                "            if req.rpc_code == JSONRPCParseError.jsonrpc_error_code:\n"
+                "                raise JSONRPCParseError()\n"
+                "            if req.code is ParseErrorCode.INVALID_PARAMS_TYPE:\n"
+                "                raise JSONRPCInvalidParamsError(request_id=req.id)\n"
+                "        if isinstance(req, (ParseError, Response)):\n"
+                "            raise JSONRPCInvalidRequestError(request_id=req.id)\n\n"
+                "        request = self.request_factory()\n\n"
+                "        request.method = req.method\n"
+                "        request.one_way = isinstance(req, Notification)\n"
+                "        if not request.one_way:\n"
+                "            request.unique_id = req.id\n\n"
+                "        if isinstance(req.params, list):\n"
+                "            request.args = req.params\n"
+                "        elif req.params is not None:\n"
+                "            request.kwargs = req.params\n",
+                'raise JSONRPCInvalidParamsError(request_id=req.get("id"))\n',
+            ),
+        ),
+        ("pytest", "gevent", "msgpack", "pika", "pyzmq", "requests", "six", "werkzeug"),
+        ("tests",),
     ),
 )
