@@ -6,6 +6,10 @@ import re
 from typing import Final
 
 _HTTP: Final = b" HTTP/"
+# The longest method that is registered has 17 characters (UPDATEREDIRECTREF). RFC 9112, section 2.2: a server ignores
+# blank lines before the request line.
+_METHOD: Final = re.compile(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))")
+_TARGET: Final = re.compile(rb"[^ \r\n]*")
 
 
 class HttpDetector:
@@ -24,10 +28,8 @@ class HttpDetector:
         """Return whether the stream is HTTP; None while more bytes are needed."""
         text = bytes(data)
         if not self._in_target:
-            # The longest method that is registered has 17 characters (UPDATEREDIRECTREF). RFC 9112, section 2.2: a
-            # server ignores blank lines before the request line.
             # RFC 9112, section 3: request-line = method SP request-target SP HTTP-version.
-            method = re.match(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))", self._seen + text)
+            method = _METHOD.match(self._seen + text)
             if method is None:
                 return False
             if not method[1]:
@@ -37,7 +39,7 @@ class HttpDetector:
             self._seen = b""
             self._in_target = True
         if not self._seen:
-            end = re.match(rb"[^ \r\n]*", text).end()  # type: ignore[union-attr]  # it always matches
+            end = _TARGET.match(text).end()  # type: ignore[union-attr]  # it always matches
             text = text[end:]
         self._seen = (self._seen + text)[: len(_HTTP)]
         if self._seen == _HTTP:

@@ -301,8 +301,7 @@ class Serving(PlainServer):
         # A cancellation is read although its request waits for a later turn.
         is_behind = self.batch is not None
         if self.late is not None and not is_behind:
-            has_cancellations = self.rules.convention.cancellation(0, None) is not None
-            is_behind = not has_cancellations or len(self.late) >= AHEAD_ITEMS
+            is_behind = not self.rules.has_cancellations or len(self.late) >= AHEAD_ITEMS
         self.driver.set_reading(may_read and not is_behind and not self.full_streams)
 
     # The requests that are being served.
@@ -872,8 +871,12 @@ class Serving(PlainServer):
         if self.phase is not Phase.OPEN and self.has_served:
             self.driver.idle()
 
-    def cancel_all(self, but: Run | None = None) -> list[Run]:
-        """Refuse the queue, and cancel all handlers except `but` and those that close the session. Return those."""
+    def ending(self, but: Run | None = None) -> list[Run]:
+        """Return the handlers that run, except `but` and those that close the session."""
+        return [run for run in self.runs if run is not but and not run.closes_session]
+
+    def cancel_all(self) -> list[Run]:
+        """Refuse the queue, and cancel all handlers except those that close the session. Return those."""
         self.enter(Phase.CUT_OFF)
         waiting = list(self.queue)
         for run in waiting:  # removed first: the end of a handler must not let another message begin
@@ -883,7 +886,7 @@ class Serving(PlainServer):
         if self.rules.group is not None:
             self.rules.group.leave(self)
         self.deadline = inf
-        runs = [run for run in self.runs if run is not but and not run.closes_session]
+        runs = self.ending()
         for run in runs:
             run.cancel()
         return runs

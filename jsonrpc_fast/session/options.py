@@ -83,6 +83,7 @@ class Rules:
     Attributes:
         hooks: The methods of the hooks, each of which is None if there is none.
         is_traced: Whether a hook sees requests.
+        has_cancellations: Whether the convention can cancel requests.
         encoders: Write the messages. The next three are its functions, with `default`.
 
     The other attributes are the options, with their defaults.
@@ -156,6 +157,7 @@ class Rules:
             self.hooks = FoundHooks(self.hooks)
         hooks = self.hooks
         self.is_traced: bool = any((hooks.request_started, hooks.request_received, hooks.request_served))
+        self.has_cancellations: bool = self.convention.cancellation(0, None) is not None
         self._set_encoders(PLAIN)
 
     def _set_encoders(self, encoders: Encoders) -> None:

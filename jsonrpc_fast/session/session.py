@@ -22,16 +22,17 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from ..codec import Params, ParseError
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..support import check_seconds, on_failure
+from ..support import check_seconds
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
-from ..transports.protocol import Transport, check_transport, set_callbacks
+from ..transports.protocol import CALLBACKS, Transport, check_transport
 from ..types import TURN_SECONDS, UNSET, MessageId, Unset
 from .calling import Calling
 from .context import SessionContext
@@ -43,6 +44,9 @@ from .running import Run, detached, running, waiting
 
 S = TypeVar("S", bound=Calling)
 
+_BOUND: Final = ("pauses_when_blocked", *CALLBACKS)
+"""What a session sets of its transport."""
+_BOUND_OF: Final = attrgetter(*_BOUND)
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
 
@@ -125,33 +129,57 @@ class Session(Calling):
             StateError: The session was started already.
             Exception: What the transport raises.
         """
+        before = self._begin()
+        try:
+            await self._transport.start()
+        except BaseException:
+            self._give_back(before)
+            raise
+        self._start_heartbeat()
+
+    def begin(self) -> None:
+        """Do what `start` does, at once, with a connection that a server has accepted.
+
+        Raises:
+            StateError: The session was started already, or the connection was not accepted.
+        """
+        before = self._begin()
+        try:
+            self._transport.begin()  # type: ignore[attr-defined]  # it is a Connection
+        except BaseException:
+            self._give_back(before)
+            raise
+        self._start_heartbeat()
+
+    def _begin(self) -> tuple[Any, ...]:
+        """Set the callbacks of the transport, and return what they were before."""
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
         # Before the first `await`: the transport may deliver messages, or be lost, while it starts.
-        self._state = _State.RUNNING
+        self._state = _RUNNING
         self._driver.open(asyncio.get_running_loop())
         transport, engine = self._transport, self._engine
-        has_cancellations = engine.rules.convention.cancellation(0, None) is not None
-        restore = set_callbacks(
-            transport,
-            onmessage=self._receiver(),
-            onread=engine.look_ahead if has_cancellations else None,
-            onlate=engine.be_late,
-            onerror=self._on_error,
-            onclose=self._on_close,
-            onend=self._on_end,
-            onstop=self._on_stop,
-            onfail=engine.fail,
-            kept_bytes=engine.kept_bytes,
-            pauses_when_blocked=False,
-        )
+        before: tuple[Any, ...] = _BOUND_OF(transport)
+        transport.onmessage = self._receiver()
+        transport.onlate = engine.be_late
+        transport.onerror = self._on_error
+        transport.onclose = self._on_close
+        transport.onend = self._on_end
+        transport.onstop = self._on_stop
+        transport.onfail = engine.fail
+        transport.kept_bytes = engine.kept_bytes
+        transport.pauses_when_blocked = False
+        transport.onread = engine.look_ahead if engine.rules.has_cancellations else None
+        return before
 
-        def give_back() -> None:  # the transport may be in use elsewhere
-            restore()
-            self._on_close()
+    def _give_back(self, before: tuple[Any, ...]) -> None:
+        """Undo `_begin`: the transport, which has refused to start, may be in use elsewhere."""
+        for name, value in zip(_BOUND, before, strict=True):
+            setattr(self._transport, name, value)
+        self._on_close()
 
-        with on_failure(give_back):
-            await transport.start()
+    def _start_heartbeat(self) -> None:
+        transport = self._transport
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
@@ -239,7 +267,7 @@ class Session(Calling):
         with waiting():
             closer = self._closer
             if closer is None:
-                await self._end_handlers(running())
+                await self._end_handlers(self._engine.ending(running()))
                 return
             try:
                 # Not `await closer`: another waiter may cancel it.
@@ -251,6 +279,10 @@ class Session(Calling):
                 raise
             if not closer.cancelled():
                 closer.result()
+
+    def _ending(self) -> Coroutine[Any, Any, None] | None:
+        """Return what is left to wait for when the connection is lost; None for nothing."""
+        return self._wait_until_closed() if self._closer is not None or self._engine.runs else None
 
     def _begin_closing(self, seconds: float | None) -> None:
         self._state = _State.CLOSING
@@ -268,7 +300,7 @@ class Session(Calling):
                 is_owed = self._engine.calls.is_owed  # asked before the calls are lost: afterwards it is unknown
                 # Closing an exchange cancels its call.
                 self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
-                left = await self._end_handlers()
+                left = await self._end_handlers(self._engine.cancel_all())
             finally:  # a cancellation ends the waiting, and the requests get no response, either
                 self._engine.count_dropped()
                 self._transport.dropped_requests = self.dropped_requests
@@ -276,7 +308,7 @@ class Session(Calling):
         finally:
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
-            await self._end_handlers(known=left)
+            await self._end_handlers(self._engine.cancel_all(), known=left)
             if self.dropped_requests:
                 # Only at debug level: clients often leave early, and a hostile one could do so at will.
                 fault = StateError(f"the session was closed before it responded to {self.dropped_requests} requests")
@@ -317,12 +349,12 @@ class Session(Calling):
             raise
         await closing
 
-    async def _end_handlers(self, but: Run | None = None, known: Collection[Any] = ()) -> set[Any]:
-        """Cancel the handlers that still run, wait for their end, and return the tasks of those that continue.
+    async def _end_handlers(self, runs: Iterable[Run], known: Collection[Any] = ()) -> set[Any]:
+        """Wait for the end of handlers that were cancelled, and return the tasks of those that continue.
 
         Those in `known` have had their time, and were reported.
         """
-        tasks = [run.task for run in self._engine.cancel_all(but) if run.task is not None and run.task not in known]
+        tasks = [run.task for run in runs if run.task is not None and run.task not in known]
         if not tasks:
             return set()
         _, left = await asyncio.wait(tasks, timeout=self._engine.rules.close_seconds)
@@ -370,7 +402,7 @@ class Session(Calling):
 
     async def _abort(self) -> None:
         await self._transport.disconnect()
-        await self._end_handlers()
+        await self._end_handlers(self._engine.cancel_all())
 
     def _on_end(self) -> None:
         """The peer half-closed: no more responses, but it may still expect ours."""
@@ -468,12 +500,21 @@ def serving(
     shared = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
     rules = Rules(**options) if options else RULES
 
-    async def serve(transport: Transport) -> None:
+    def session_over(transport: Transport) -> Session:
         session = Session.__new__(Session)
         session._set_up(transport, shared, rules)
-        async with session:
+        return session
+
+    async def serve(transport: Transport) -> None:
+        async with session_over(transport) as session:
             await session.wait_closed()
 
+    def begin(connection: Connection) -> Callable[[], Coroutine[Any, Any, None] | None]:
+        session = session_over(connection)
+        session.begin()
+        return session._ending
+
+    serve.begin = begin  # type: ignore[attr-defined]
     return serve
 
 

@@ -66,6 +66,8 @@ class Channel:
     """Whether the channel keeps the boundaries of texts, like WebSocket or datagrams. If not, it carries bytes."""
     writes_lone_frames: ClassVar[bool] = False
     """Whether a write costs a system call, so that a single response is written as soon as it is sent."""
+    is_accepted: bool = False
+    """Whether it is open when it is made, as that of an accepted socket is: a connection does not call `open` then."""
 
     @property
     def name(self) -> str:

@@ -189,14 +189,18 @@ class Connection(Outbox):
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
         check_type("channel", channel, Channel)
-        check_type("profile", profile, Profile)
-        check_type("limits", limits, Limits, may_be_none=True)
-        check_callable("decode", decode)
+        if profile is not JSONRPC:
+            check_type("profile", profile, Profile)
+        if limits is not None:
+            check_type("limits", limits, Limits)
+            profile = profile.replace(limits=limits)
+        if decode is not None:
+            check_callable("decode", decode)
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
         if channel.carries_texts and framing is not None:
             raise TypeError("a channel of texts has no framing")
-        self.profile = profile = profile if limits is None else profile.replace(limits=limits)
+        self.profile = profile
         encoders = PLAIN if profile is JSONRPC else Encoders(profile)
         log = debug.log_for(channel)
         decoder = _decoder_for(channel, framing or "newline", profile, raw, resync, decode, encoders, log)
@@ -255,6 +259,11 @@ class Connection(Outbox):
     async def connect(self) -> None:
         if self._state is not State.IDLE:
             raise self._state_error()
+        if not self.channel.is_accepted:
+            await self._open_channel()
+        self._connected()
+
+    async def _open_channel(self) -> None:
         self._state = State.CONNECTING
         is_open = False
         opening = self._opening = TaskPart()
@@ -270,6 +279,8 @@ class Connection(Outbox):
             if is_open:
                 self.channel.abort()
             raise ConnectionLost("the transport was closed while it was connecting")
+
+    def _connected(self) -> None:
         self._state = State.CONNECTED
         self._loop = asyncio.get_running_loop()
         if self._log is not None:
@@ -277,11 +288,17 @@ class Connection(Outbox):
         self.open_outbox()
 
     async def start(self) -> None:
-        if self._state is State.IDLE:
+        if self._state is State.IDLE and not self.channel.is_accepted:
             await self.connect()
+        self.begin()
+
+    def begin(self) -> None:
+        """Do what `start` does, at once: the transport is connected, or its channel was accepted."""
+        if self._state is State.IDLE and self.channel.is_accepted:
+            self._connected()
         if self._state is not State.CONNECTED:
             raise self._state_error()
-        self._state = State.RUNNING
+        self._state = _RUNNING
         self.update()
 
     def _state_error(self) -> StateError:

@@ -165,7 +165,7 @@ class Transport:
         raise NotImplementedError
 
 
-_CALLBACKS: Final = (
+CALLBACKS: Final = (
     "onmessage",
     "onread",
     "onlate",
@@ -176,26 +176,14 @@ _CALLBACKS: Final = (
     "onfail",
     "kept_bytes",
 )
+"""The attributes of `Transport` that are functions of the layer above."""
 
 
 def drop_callbacks(transport: Transport) -> None:
     """Drop the callbacks of a transport that is closed: with what they belong to, they would form a cycle."""
     attributes = vars(transport)
-    for name in _CALLBACKS:
+    for name in CALLBACKS:
         attributes.pop(name, None)
-
-
-def set_callbacks(transport: Transport, **callbacks: Any) -> Callable[[], None]:
-    """Set attributes of `Transport` that belong to the layer above. Return a function that undoes this."""
-    before = {name: getattr(transport, name) for name in callbacks}
-    for name, value in callbacks.items():
-        if value is not before[name]:
-            setattr(transport, name, value)
-
-    def undo() -> None:
-        set_callbacks(transport, **before)
-
-    return undo
 
 
 def check_transport(transport: object) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import struct
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,7 +32,7 @@ HANDSHAKE = (
 )
 
 
-MOST_BYTES = 8400
+MOST_BYTES = 5000
 """What the package may allocate for an idle session."""
 
 
@@ -100,6 +102,55 @@ async def test_a_connection_that_ends_leaves_no_cycle(kind: str, tmp_path: Path)
             gc.garbage.clear()
             gc.enable()
     assert found == set()
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix", "websocket"])
+async def test_a_served_connection_needs_no_task(kind: str, tmp_path: Path) -> None:
+    async with served(kind, tmp_path) as (_, address):
+        before = asyncio.all_tasks()
+        async with Client(kind, address):
+            assert asyncio.all_tasks() <= before
+
+
+async def test_a_server_waits_for_a_handler_that_cleans_up_after_the_loss() -> None:
+    is_running, may_end, is_clean = asyncio.Event(), asyncio.Event(), False
+
+    async def work() -> None:
+        nonlocal is_clean
+        is_running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            is_clean = True
+
+    serve: Any = serving({"work": work})
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    client = socket.create_connection(server.address)
+    client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"work"}\n')
+    await is_running.wait()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+    client.close()
+    await eventually(lambda: not server.connections)
+    assert not is_clean
+    asyncio.get_running_loop().call_later(0.05, may_end.set)
+    await server.close()
+    assert is_clean
+
+
+async def test_a_session_that_cannot_begin_ends_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served("unix", tmp_path) as (server, address):
+        reports: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+        monkeypatch.setattr(Session, "begin", lambda _: 1 / 0)
+        reader, writer = await asyncio.open_unix_connection(address)
+        assert await reader.read() == b""
+        writer.close()
+        await eventually(lambda: not server.connections)
+    assert [(each["message"], type(each["exception"])) for each in reports] == [
+        ("exception in serve of a transport", ZeroDivisionError)
+    ]
 
 
 async def test_an_idle_session_is_small(tmp_path: Path) -> None:

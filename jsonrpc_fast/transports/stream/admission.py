@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -67,7 +66,7 @@ class Admission(Meter):
         self._spares_loopback = is_default
         self._max_bytes = max_buffered_bytes
         self._entered: dict[asyncio.Transport, str] = {}  # the host of each open socket
-        self._hosts: Counter[str] = Counter()
+        self._hosts: dict[str, int] = {}
         self._is_check_due = False
         self._dropped: set[SocketTransport] = set()  # dropped, but not closed yet
         self.refused: int = 0
@@ -82,17 +81,18 @@ class Admission(Meter):
         """Count a new socket. Return False if it has to be closed."""
         # A peer that has already gone has no address, and is counted only in total, like one of a Unix socket.
         host = host_of(transport.get_extra_info("peername"))
+        there = self._hosts.get(host, 0)
         is_full = (
             bool(host)
             and self._per_host is not None
-            and self._hosts[host] >= self._per_host
+            and there >= self._per_host
             and not (self._spares_loopback and (host.startswith("127.") or host == "::"))
         )
-        if is_full or self.open >= self._maximum:
+        if is_full or len(self._entered) >= self._maximum:
             self.refused += 1
             return False
         self._entered[transport] = host
-        self._hosts[host] += 1
+        self._hosts[host] = there + 1
         return True
 
     def leave(self, transport: asyncio.Transport) -> None:

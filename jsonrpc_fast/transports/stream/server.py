@@ -15,14 +15,12 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Final, TypedDict, Unpack, cast
 
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of
 from ...types import CANCEL_SECONDS, UNSET
-from ..channel import Events
 from ..connection import SERVE_SECONDS, State
 from .admission import Admission
 from .listening import bind_path, check_socket, inode_of, listen_on, listen_on_port
@@ -61,6 +59,8 @@ class ServerOptions(SocketOptions, ListeningOptions, total=False):
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
+_Ending = Callable[[], Coroutine[Any, Any, object] | None]
+"""What `begin` returns: a function that returns what is left to wait for after the loss of the connection."""
 
 
 class AcceptedSocket(SocketChannel):
@@ -71,6 +71,7 @@ class AcceptedSocket(SocketChannel):
     """
 
     connection: SocketTransport
+    is_accepted = True
     _probes = not _ACCEPTED_SOCKETS_INHERIT
 
     def __init__(self, server: StreamServer) -> None:
@@ -80,10 +81,11 @@ class AcceptedSocket(SocketChannel):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         if self._server.admits(transport):
-            # First: `serve` usually begins to read in its first step, and a pause before that would cost two system
-            # calls.
+            self.use(transport)
+            # First: whoever serves usually begins to read in the first step, and a pause before that would cost two
+            # system calls.
             self._server.accept(self.connection)
-            super().connection_made(transport)
+            self.pause_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.admission.leave(self.transport)
@@ -92,47 +94,30 @@ class AcceptedSocket(SocketChannel):
 
 
 class _AcceptedStream(StreamTransport):
-    # Until the stream is known not to be HTTP, its channel calls other events. `channel_events` stays the same object:
-    # the adapter of pygls puts a filter in front of its `received`.
-    _first_events: Events | None = None
+    # Looks at the beginning of the stream, until that is known not to be HTTP.
+    _detector: HttpDetector | None
 
     def __init__(
         self, channel: SocketOrLayer, options: SocketOptions, spoke: Callable[[SocketTransport], None]
     ) -> None:
         super().__init__(channel, **options)
-        events = self.channel_events
-        first = partial(self._receive_first, HttpDetector(), spoke)
-        self._first_events = channel.events = Events(first, events.drained, events.lost)
+        self._detector = HttpDetector()
+        self._spoke = spoke
+        self.channel_events.received = self._receive_first
 
-    async def connect(self) -> None:
-        await super().connect()
-        if self._first_events is not None:
-            self.channel.events = self._first_events
-
-    def _receive_first(
-        self, detector: HttpDetector | None, spoke: Callable[[SocketTransport], None], data: Any
-    ) -> None:
-        is_http = None if detector is None else detector.feed(data)
-        if is_http:
-            self.abort(ConnectionLost("the peer speaks HTTP"))
-            return
-        if is_http is not None and self._first_events is not None:
-            # Until the first message is complete.
-            self._first_events.received = partial(self._receive_first, None, spoke)
-        self.channel_events.received(data)
-        if (is_http is not None or detector is None) and not self.is_inside_message and self._first_events is not None:
-            self._drop_first_events()
-            spoke(self)
-
-    def _drop_first_events(self) -> None:
-        if self._first_events is not None:
-            self._first_events.end()
-            self._first_events = None
-            self.channel.events = self.channel_events
-
-    def closed(self) -> None:
-        super().closed()
-        self._drop_first_events()
+    def _receive_first(self, data: Any) -> None:
+        """Receive until the first message is complete."""
+        if self._detector is not None and (is_http := self._detector.feed(data)) is not None:
+            self._detector = None
+            if is_http:
+                self.abort(ConnectionLost("the peer speaks HTTP"))
+                return
+        self.received(data)
+        if self._detector is None and not self.is_inside_message:
+            self._spoke(self)
+            # Not if somebody else, such as the adapter of pygls, has put something in front of this.
+            if self.channel_events.received == self._receive_first:
+                self.channel_events.received = self.received
 
 
 class StreamServer:
@@ -157,7 +142,7 @@ class StreamServer:
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
         check_serve(serve)
         rest = cast("dict[str, Any]", options)
-        self._connections: set[SocketTransport] = set()
+        self._connections: dict[SocketTransport, _Ending | None] = {}
         self.admission: Admission = Admission(
             self._connections,
             rest.pop("max_connections", 1000),
@@ -173,12 +158,14 @@ class StreamServer:
         self._silent: dict[SocketTransport, float] = {}
         self._silent_timer: asyncio.TimerHandle | None = None
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
+        # What `serving` returns can begin at once, without a task for each connection.
+        self._begin: Callable[[Any], _Ending] | None = getattr(serve, "begin", None)
         self._options = rest
         self._check_options()  # checked here, not when the first client connects
         self._ssl: tls.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._is_started = self._is_closed = False  # `_is_closed`: no more connections are accepted
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[SocketTransport, asyncio.Task[object]] = {}
 
     @property
     def connections(self) -> int:
@@ -251,15 +238,16 @@ class StreamServer:
         check_seconds("drain_seconds", drain_seconds)
         check_seconds("grace_seconds", grace_seconds)
         self.stop_accepting()
-        for connection in list(self._silent):  # the time limits of the closing apply
-            self._spoke(connection)
+        self._silent.clear()  # the time limits of the closing apply
+        if self._silent_timer is not None:
+            self._silent_timer.cancel()
         # All connections end at the same time, so the server takes no longer than the slowest of them.
         connections = list(self._connections)
         for connection in connections:
             connection.request_stop(grace_seconds, drain_seconds)
         for connection in connections:
             await connection.wait_closed()
-        tasks = self._tasks - {asyncio.current_task()}  # `serve` itself may close the server
+        tasks = set(self._tasks.values()) - {asyncio.current_task()}  # `serve` itself may close the server
         if tasks:
             await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return without being cancelled
             for task in tasks:
@@ -302,27 +290,31 @@ class StreamServer:
 
     def accept(self, connection: SocketTransport) -> None:
         """Serve a connection. Its channel calls this."""
-        self._connections.add(connection)
+        self._connections[connection] = None
         if self._first_message_seconds is not None and isinstance(connection, _AcceptedStream):
             loop = asyncio.get_running_loop()
             self._silent[connection] = loop.time() + self._first_message_seconds
             if self._silent_timer is None:
                 self._silent_timer = loop.call_later(self._first_message_seconds, self._close_silent)
-        task = asyncio.get_running_loop().create_task(self._run(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._begin is None or connection.channel is not connection.socket:
+            self._run(connection, self._serve_ready(connection))
+            return
+        try:
+            self._connections[connection] = self._begin(connection)
+        except Exception as error:
+            self._failed(connection, error)
 
     def released(self, connection: SocketTransport) -> None:
         """Forget a connection that is closed."""
-        self._connections.discard(connection)
+        ending = self._connections.pop(connection, None)
         self._spoke(connection)
         self.admission.released(connection)
+        if ending is not None and (work := ending()) is not None:
+            self._run(connection, work)
 
     def _spoke(self, connection: SocketTransport) -> None:
         """Note that a connection has sent a whole message, or is closed."""
-        if self._silent.pop(connection, None) is not None and not self._silent and self._silent_timer is not None:
-            self._silent_timer.cancel()
-            self._silent_timer = None
+        self._silent.pop(connection, None)  # the timer stays: the next connection needs it
 
     def _close_silent(self) -> None:
         """Close the connections whose first message is not complete in time. One timer serves all of them."""
@@ -339,22 +331,36 @@ class StreamServer:
                     ConnectionLost(f"the first message was not complete in {self._first_message_seconds} s")
                 )
 
-    async def _run(self, connection: SocketTransport) -> None:
+    def _run(self, connection: SocketTransport, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(connection, work))
+        if not task.done():  # an eager one may be
+            self._tasks[connection] = task
+
+    async def _guard(self, connection: SocketTransport, work: Coroutine[Any, Any, object]) -> None:
         try:
-            if await self._is_ready(connection.channel):
-                await self._serve(connection)
-                if connection.state is State.IDLE:
-                    await connection.connect()  # TLS and WebSocket can still send their goodbye
-                if connection.state is State.CONNECTED:
-                    connection.begin_closing()
+            await work
         except Exception as error:
-            raw = connection.channel
-            while not isinstance(raw, SocketChannel):
-                raw = raw.socket
-            # Whatever is done with a connection that is lost fails. While it is not, the failure is another one.
-            if not (raw.transport.is_closing() and isinstance(error, (ConnectionError, StateError))):
-                connection.report_unhandled(error, "serve")
-            connection.channel.abort()
+            self._failed(connection, error)
+        finally:
+            self._tasks.pop(connection, None)
+
+    def _failed(self, connection: SocketTransport, error: Exception) -> None:
+        # Whatever is done with a connection that is lost fails. While it is not, the failure is another one.
+        if not (connection.socket.transport.is_closing() and isinstance(error, (ConnectionError, StateError))):
+            connection.report_unhandled(error, "serve")
+        connection.channel.abort()
+
+    async def _serve_ready(self, connection: SocketTransport) -> None:
+        if not await self._is_ready(connection.channel):
+            return
+        if self._begin is not None:
+            self._connections[connection] = self._begin(connection)
+            return
+        await self._serve(connection)
+        if connection.state is State.IDLE:
+            await connection.connect()  # TLS and WebSocket can still send their goodbye
+        if connection.state is State.CONNECTED:
+            connection.begin_closing()
 
     async def _is_ready(self, channel: SocketOrLayer) -> bool:
         """Wait for the handshakes of TLS and of WebSocket. Return False if one fails, or takes too long."""

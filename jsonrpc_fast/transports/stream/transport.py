@@ -128,12 +128,9 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     async def open(self, events: Events) -> None:
         self.events = events
-        if self._connect is None:
-            if self.transport.is_closing():
-                raise ConnectionResetError("the peer closed the connection")
-            return
-        self.transport = None  # remove the transport of a failed attempt
-        await self._connect(self)
+        if self._connect is not None:
+            self.transport = None  # remove the transport of a failed attempt
+            await self._connect(self)
 
     async def drop(self) -> None:
         """Abort an open channel, and wait until it is lost: the loss must not reach the next attempt to open it."""
@@ -201,6 +198,11 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     # The events of asyncio.
 
     def connection_made(self, transport: Any) -> None:  # uvloop's class is not one of asyncio
+        self.use(transport)
+        self.pause_soon()
+
+    def use(self, transport: Any) -> None:
+        """Use a new transport of asyncio."""
         self.transport = transport
         self._is_lost = self._has_ended = self._is_finishing = False
         # asyncio reports a fall to the low mark only after a rise above the high mark.
@@ -208,8 +210,12 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         if self._probes:
             keep_alive(transport.get_extra_info("socket"))
         self._buffer = read_buffer(self.read_bytes)
-        # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
-        asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
+
+    def pause_soon(self) -> None:
+        """Read nothing until that is wanted."""
+        # With uvloop, reading begins after `connection_made`, and a pause there has no effect.
+        if not self._reads:
+            asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
 
     def _pause_if_unwanted(self) -> None:
         if not self._reads:
@@ -272,6 +278,7 @@ class LayeredChannel(Channel):
 
     def __init__(self, socket: SocketOrLayer) -> None:
         self.socket: SocketOrLayer = socket
+        self.is_accepted = socket.is_accepted
         self.socket_events: Events = Events(self._received, self._drained, self._socket_lost)
         socket.events = self.socket_events
 
@@ -280,9 +287,7 @@ class LayeredChannel(Channel):
         return self.socket.name
 
     async def open(self, events: Events) -> None:
-        # A server's channel: whoever serves it waits for the handshake first.
-        self.events = events
-        await self.socket.open(self.socket_events)
+        self.events = events  # a server's channel: whoever serves it waits for the handshake first
 
     async def shake_hands(self, begin: Callable[[], None]) -> bool:
         """Open the channel of a client below this one, and wait for the handshake. Return whether it succeeded.
@@ -357,8 +362,8 @@ class SocketTransport(Connection):
         opening = super().connect()
         await (opening if self._connect_seconds is None else within(self._connect_seconds, opening))
 
-    async def start(self) -> None:
-        await super().start()
+    def begin(self) -> None:
+        super().begin()
         if self._heartbeat is not None and not self.is_closing:
             self._heartbeat.start()
 
