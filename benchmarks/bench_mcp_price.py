@@ -4,8 +4,9 @@
     python -m benchmarks.bench_mcp_price --plot    # draws the picture and writes the table from price.json
 
 Each server is a process with the same async tool: over stdio, and over HTTP with uvicorn, uvloop and httptools. One
-load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight. They take turns, round by
-round, and the best round of each is reported. The processor time is read from /proc, so Linux is needed.
+load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight. A cold start is all that
+the process of a server has used when the first call is answered. They take turns, round by round, and the best round
+of each is reported. The processor time is read from /proc, so Linux is needed.
 
 SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). If one cannot be made, its rows are left out,
 and a line says so.
@@ -69,7 +70,8 @@ GREET: Final = {"name": "greet", "arguments": {"text": "hello", "count": 3}}
 HEADERS: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 Figures = dict[str, Any]
-"""`microseconds` by contestant, channel and calls in flight; `versions` by contestant; the `machine`."""
+"""`microseconds` by contestant, channel and calls in flight; `start_milliseconds` by contestant over stdio; `versions`
+by contestant; the `machine`."""
 
 
 def pythons() -> dict[str, str]:
@@ -108,7 +110,10 @@ def processor_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def over_stdio(python: str, function: str) -> Iterator[Any]:
-    """Run a server on pipes. Yield a function of (in_flight, calls) that returns the microseconds of a call."""
+    """Run a server on pipes. Yield a function of (in_flight, calls) that returns the microseconds of a call.
+
+    With `is_cold` they include all that the process has used.
+    """
     command = [python, str(HERE / "mcp_price_servers.py"), function]
     with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -122,14 +127,21 @@ def over_stdio(python: str, function: str) -> Iterator[Any]:
 
         exchange(message("initialize", CLIENT), message("notifications/initialized", id=None))
 
-        def run(in_flight: int, calls: int) -> float:
-            before = processor_seconds(process.pid)
+        def run(in_flight: int, calls: int, is_cold: bool = False) -> float:
+            before = 0.0 if is_cold else processor_seconds(process.pid)
             for number in range(0, calls, in_flight):
                 for line in exchange(*[message("tools/call", GREET, number + each) for each in range(in_flight)]):
                     assert b"hello 3" in line, line
             return (processor_seconds(process.pid) - before) / calls * 1e6
 
         yield run
+
+
+def cold_start(python: str, function: str) -> float:
+    """Return the milliseconds that a server on pipes uses until its first call is answered."""
+    with over_stdio(python, function) as run:
+        cost: float = run(1, 1, is_cold=True)
+        return cost / 1000
 
 
 class Client(http.client.HTTPConnection):
@@ -177,6 +189,11 @@ def measure(rounds: int, calls: int) -> Figures:
     """Return the best figures of all rounds."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     environments = pythons()
+    starts = {
+        name: min(cold_start(environments[each.environment], each.function) for _ in range(min(rounds, 3)))
+        for name, each in CONTESTANTS.items()
+        if "stdio" in each.channels and each.environment in environments
+    }
     for channel, run_server in zip(CHANNELS, (over_stdio, over_http), strict=True):
         with contextlib.ExitStack() as stack:
             servers = {}
@@ -200,6 +217,7 @@ def measure(rounds: int, calls: int) -> Figures:
             }
             for name, channels in found.items()
         },
+        "start_milliseconds": {name: round(cost, 1) for name, cost in starts.items()},
         "versions": versions,
         "machine": f"{platform.python_implementation()} {platform.python_version()}, {platform.system()}",
     }
@@ -215,8 +233,8 @@ def version_of(python: str, name: str) -> str:
 def table(figures: Figures) -> str:
     """Return the table of processor times, with their multiples of this package's."""
     columns = [(channel, str(count)) for channel in CHANNELS for count in IN_FLIGHT]
-    rows = [("server", *[f"{channel}, {count} in flight" for channel, count in columns])]
-    prices = figures["microseconds"]
+    rows = [("server", *[f"{channel}, {count} in flight" for channel, count in columns], "cold start")]
+    prices, starts = figures["microseconds"], figures["start_milliseconds"]
     for name in CONTESTANTS:
         cells = []
         for channel, count in columns:
@@ -226,6 +244,9 @@ def table(figures: Figures) -> str:
             else:
                 times = "" if name == FAST else f" ({cost / prices[FAST][channel][count]:.1f})"
                 cells.append(f"{cost:.0f} µs{times}")
+        start = starts.get(name)
+        times = "" if name == FAST or start is None else f" ({start / starts[FAST]:.1f})"
+        cells.append("" if start is None else f"{start:.0f} ms{times}")
         if any(cells):
             rows.append((name, *cells))
     versions = figures["versions"].items()

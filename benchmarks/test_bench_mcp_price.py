@@ -28,13 +28,14 @@ def test_rows_without_figures_are_left_out() -> None:
             "jsonrpc_fast": {"HTTP": {"1": 60.0, "32": 50.0}},
             "MCP SDK 2": {"HTTP": {"1": 630, "32": 500}},
         },
+        "start_milliseconds": {"jsonrpc_fast": 200.0},
         "versions": {"jsonrpc_fast": "1.0", "MCP SDK 2": "2.3"},
         "machine": "CPython 3.11",
     }
     lines = [re.sub(" +", " ", line) for line in bench.table(figures).splitlines()]
     assert lines[2:] == [
-        "| jsonrpc_fast | | | 60 µs | 50 µs |",
-        "| MCP SDK 2 | | | 630 µs (10.5) | 500 µs (10.0) |",
+        "| jsonrpc_fast | | | 60 µs | 50 µs | 200 ms |",
+        "| MCP SDK 2 | | | 630 µs (10.5) | 500 µs (10.0) | |",
         "",
         "Measured with jsonrpc_fast 1.0, mcp 2.3; CPython 3.11.",
     ]
