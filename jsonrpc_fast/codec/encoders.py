@@ -49,7 +49,7 @@ class Encoders:
         "profile",
     )
 
-    def __init__(self, profile: Profile = JSONRPC) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.profile: Profile = profile
         self._is_peer_known = not depends_on_peer(profile)
         self.encode: Callable[..., bytes] = self._of(encode)
@@ -174,7 +174,7 @@ def _letter(escape: re.Match[bytes]) -> bytes:
     return bytes((int(escape[1], 16),))
 
 
-PLAIN: Final = Encoders()
+PLAIN: Final = Encoders(JSONRPC)
 """The encoders of the codec itself."""
 
 

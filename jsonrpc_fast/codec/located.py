@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..framing.frames import Frame, Framing
-from ..profile import JSONRPC, Profile
+from ..profile import Profile
 from ._backend import Decoder, Message, ParseError, decode, places, too_large_fault
 from ._stream import Place, StreamDecoder
 
@@ -48,7 +48,7 @@ class LocatingDecoder(StreamDecoder[Message]):
     __slots__ = ("_decoder", "_offset", "_places", "_unread")
     _fault_class = ParseError
 
-    def __init__(self, framing: Framing = "newline", profile: Profile = JSONRPC, *, raw: bool = False) -> None:
+    def __init__(self, framing: Framing, profile: Profile, raw: bool) -> None:
         super().__init__(framing, profile, None, raw)
         self._decoder = Decoder(framing, profile, raw=raw)
         self._places = places(self._decoder) if self._detector is None else None

@@ -74,7 +74,7 @@ class HeaderReader:
     )
     skipped: Final = 0
 
-    def __init__(self, limit: int, at_start: bool, resync: bool = False) -> None:
+    def __init__(self, limit: int, at_start: bool, resync: bool) -> None:
         self._resync = resync
         self._longest = max(limit, MAX_SKIPPED_BYTES)
         self._at_start = at_start  # a byte order mark may follow
@@ -276,7 +276,7 @@ class HeaderSearch:
 
 def header_reader(limit: int, at_start: bool, is_first: bool, resync: bool) -> HeaderReader | HeaderSearch:
     """Return the reader of the next header section; the arguments are those of the two classes."""
-    return HeaderSearch(limit, at_start, is_first) if resync else HeaderReader(limit, at_start)
+    return HeaderSearch(limit, at_start, is_first) if resync else HeaderReader(limit, at_start, False)
 
 
 def _skipped(header: HeaderReader | HeaderSearch, start: int) -> Frame:
@@ -312,7 +312,7 @@ class ContentLengthFrames:
         "ended",
     )
 
-    def __init__(self, limit: int, resync: bool = False) -> None:
+    def __init__(self, limit: int, resync: bool) -> None:
         self.ended: bool = False
         self._limit = limit
         self._resync = resync

@@ -36,7 +36,7 @@ class LineFrames:
     __slots__ = ("_at_start", "_buffer", "_delimiter", "_dropping", "_limit", "_line", "_offset")
     ended: Final = False  # no fault ends a stream of lines
 
-    def __init__(self, limit: int, delimiter: bytes = b"\n") -> None:
+    def __init__(self, limit: int, delimiter: bytes) -> None:
         self._limit = limit
         self._delimiter = delimiter
         self._buffer = bytearray()  # the current line, without its delimiter

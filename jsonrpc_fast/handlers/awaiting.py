@@ -37,7 +37,7 @@ class OuterCoroutine(Coroutine[Any, Any, T]):
 
     __slots__ = ("_runner", "_work")
 
-    def __init__(self, work: Awaitable[Any], runner: Coroutine[Any, Any, T] | None = None) -> None:
+    def __init__(self, work: Awaitable[Any], runner: Coroutine[Any, Any, T] | None) -> None:
         self._work = work
         self._runner: Coroutine[Any, Any, T] = awaited(work) if runner is None else runner
 

@@ -27,7 +27,7 @@ from ..codec._serving import Called
 from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import EncodeError, RpcError, internal_error
-from ..profile import JSONRPC, Profile, is_plain
+from ..profile import Profile, is_plain
 from ..support import HANDLER_FAILURES, check_callable, check_seconds, check_type
 from ..types import is_awaitable
 from .awaiting import discard
@@ -110,7 +110,7 @@ class Dispatch:
         self,
         find: Callable[[str], Handler | None],
         reading: ParamsReading,
-        profile: Profile = JSONRPC,
+        profile: Profile,
         *,
         raw: bool = False,
         delimited: bool = True,

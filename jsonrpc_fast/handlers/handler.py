@@ -210,7 +210,7 @@ class Handler:
         The params are checked only after a failure, which saves the check in each successful call.
         """
         if isinstance(error, TypeError) and self._unpack and (problems := self._problems(params)):
-            return Misfit(problems).error()
+            return Misfit(problems, 0).error()
         return error
 
     def _call(self, params: Any, context: RequestContext | None) -> Any:

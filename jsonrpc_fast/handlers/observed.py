@@ -185,7 +185,7 @@ class _InContext(OuterCoroutine[Any]):
     __slots__ = ("_context",)
 
     def __init__(self, work: Awaitable[Any], context: Context) -> None:
-        super().__init__(work)
+        super().__init__(work, None)
         self._context = context
 
     # The object is its own iterator: `await` and tasks call its `send`, so each step runs in the context.

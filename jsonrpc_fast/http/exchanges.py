@@ -66,7 +66,7 @@ class ExchangeClient:
         raw: bool,
         default: Default,
         hooks: Hooks | None,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None,
     ) -> None:
         check_callable("default", default)
         check_type("profile", profile, Profile)

@@ -138,9 +138,7 @@ class Access:
 
     __slots__ = ("_hosts", "_origins")
 
-    def __init__(
-        self, allowed_hosts: Iterable[str] | None = None, allowed_origins: Iterable[str] | None = None
-    ) -> None:
+    def __init__(self, allowed_hosts: Iterable[str] | None, allowed_origins: Iterable[str] | None) -> None:
         self._hosts = _to_names("allowed_hosts", allowed_hosts)
         self._origins = _to_names("allowed_origins", allowed_origins)
 

@@ -28,7 +28,7 @@ class SessionContext(RequestContext):
     __slots__ = ("_request", "destination", "session")
 
     def __init__(
-        self, session: Calling, method: str, request: InboundRequest | None, destination: Destination | None = None
+        self, session: Calling, method: str, request: InboundRequest | None, destination: Destination | None
     ) -> None:
         # Without `super().__init__`: it is made for each message.
         self.context: Any = session.context

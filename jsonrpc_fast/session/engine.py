@@ -77,8 +77,8 @@ class Engine(Serving):
     last_read: MessageId | Unset
     __slots__ = ("_faults_until", "_unsettled", "calls", "fault", "is_leaving", "may_call")
 
-    def __init__(self, driver: Driver, handlers: Handlers | None = None, rules: Rules = RULES) -> None:
-        super().__init__(driver, Handlers() if handlers is None else handlers, rules)
+    def __init__(self, driver: Driver, handlers: Handlers, rules: Rules = RULES) -> None:
+        super().__init__(driver, handlers, rules)
         self.calls: Calls = Calls(rules)
         self.may_call: bool = True
         self.is_leaving: bool = False

@@ -225,7 +225,7 @@ class LoopDriver(Driver):
     # Handlers.
 
     def start(self, run: Run) -> None:
-        work = run.work if isinstance(run.work, (CoroutineType, OuterCoroutine)) else OuterCoroutine(run.work)
+        work = run.work if isinstance(run.work, (CoroutineType, OuterCoroutine)) else OuterCoroutine(run.work, None)
         options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
         owner: Any = run.owner
         served = ServedCoroutine(owner, work, run)

@@ -40,9 +40,7 @@ class InboundRequest:
     extra: dict[str, Any] | None
     __slots__ = ("batch", "destination", "extra", "id", "index", "is_cancelled", "key", "method", "params", "run")
 
-    def __init__(
-        self, message: Request, destination: Destination | None = None, batch: InboundBatch | None = None
-    ) -> None:
+    def __init__(self, message: Request, destination: Destination | None, batch: InboundBatch | None) -> None:
         self.id: MessageId = message.id
         kind = type(message.id)
         # An int or a str is its own key: most ids are one of them, and an int never equals a str.
@@ -70,7 +68,7 @@ class InboundBatch:
 
     __slots__ = ("_responses", "_waiting", "index", "is_late")
 
-    def __init__(self, items: int, is_late: bool = False) -> None:
+    def __init__(self, items: int, is_late: bool) -> None:
         self.index: int = 0
         self.is_late: bool = is_late
         self._responses: list[bytes] = [b""] * items

@@ -28,7 +28,7 @@ REQUEST = request(1, "m")
 
 
 def frames_of(chunks: list[bytes], limit: int = 1000) -> list[Frame]:
-    frames = ConcatenatedFrames(limit)
+    frames = ConcatenatedFrames(limit, False)
     return [found for chunk in chunks for found in frames.feed(chunk)] + frames.close()
 
 
@@ -167,7 +167,7 @@ def test_both_decoders_give_the_items_of_the_frames(
 
 
 def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> None:
-    frames = ConcatenatedFrames(5)
+    frames = ConcatenatedFrames(5, False)
     assert frames.feed(b' {"a":') == []
     assert frames.feed(b'"') == [Frame(b'{"a":', None, 1, ParseErrorCode.MESSAGE_TOO_LARGE)]
     assert frames.feed(b'}}}{{{"') == []
@@ -201,7 +201,7 @@ def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> No
 def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
     def seconds(size: int) -> float:
         data = head + piece * (size // len(piece))
-        return thread_seconds(lambda: ConcatenatedFrames(1_000_000).feed(data))
+        return thread_seconds(lambda: ConcatenatedFrames(1_000_000, False).feed(data))
 
     short, long = min_seconds(lambda: seconds(10_000), lambda: seconds(80_000))
     assert long < 8 * 4 * short + 0.01
@@ -209,7 +209,7 @@ def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
 
 @pytest.mark.ci
 def test_memory_is_bounded() -> None:
-    frames = ConcatenatedFrames(10_000)
+    frames = ConcatenatedFrames(10_000, False)
     chunk = b'"a":[{},' * 8_000
     frames.feed(b"{")
     with measured() as memory:

@@ -34,7 +34,7 @@ CUTS = st.lists(st.integers(1, 8), max_size=60)
 
 
 def frames_of(chunks: list[bytes], limit: int) -> list[Frame]:
-    splitter = LineFrames(limit)
+    splitter = LineFrames(limit, b"\n")
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
     return frames + splitter.close()
 
@@ -130,7 +130,7 @@ class TestLimit:
         assert frames_of(chunks(b"abcde\r" + end), 5) == [expected]
 
     def test_reported_at_once_and_only_once(self) -> None:
-        splitter = LineFrames(5)
+        splitter = LineFrames(5, b"\n")
         assert splitter.feed(b"abcde") == []
         assert splitter.feed(b"\r") == []
         assert splitter.feed(b"f") == [too_large(1, 0, b"abcde")]
@@ -139,7 +139,7 @@ class TestLimit:
         assert splitter.close() == []
 
     def test_the_end_inside_a_dropped_line(self) -> None:
-        splitter = LineFrames(5)
+        splitter = LineFrames(5, b"\n")
         assert splitter.feed(b"abcdef") == [too_large(1, 0, b"abcde")]
         assert splitter.close() == []
 
@@ -165,13 +165,13 @@ def test_empty_chunks_change_nothing(pieces: list[bytes], sizes: list[int]) -> N
 
 @rows("data", [bytearray(b"a\nb"), memoryview(b"a\nb"), memoryview(b"a_\n_b_")[::2]])
 def test_types(data: bytes) -> None:
-    splitter = LineFrames(5)
+    splitter = LineFrames(5, b"\n")
     assert splitter.feed(data) == [Frame(b"a", 1, 0)]
     assert splitter.close() == [Frame(b"b", 2, 2)]
 
 
 def test_a_fed_buffer_may_be_used_again() -> None:
-    splitter = LineFrames(5)
+    splitter = LineFrames(5, b"\n")
     buffer = bytearray(b"abc")
     splitter.feed(buffer)
     buffer[:] = b"\nx\n"
@@ -180,7 +180,7 @@ def test_a_fed_buffer_may_be_used_again() -> None:
 
 @rows("chunk", [b"x" * 65536, b"x\r" * 32768, b"x" * 65535 + b"\r"])
 def test_memory_has_a_bound(chunk: bytes) -> None:
-    splitter = LineFrames(100_000)
+    splitter = LineFrames(100_000, b"\n")
     with measured() as memory:
         reported = [frame for _ in range(200) for frame in splitter.feed(chunk)]
     assert reported == [too_large(1, 0, (2 * chunk)[:1024])]

@@ -96,7 +96,7 @@ FOREIGN = [
 
 @rows("host", LOCAL)
 def test_names_of_the_loopback_interface(host: str) -> None:
-    access = Access()
+    access = Access(None, None)
     assert verdict(access, host) == 0
     assert verdict(access, host, f"http://{host}") == 0
     assert verdict(access, host, f"https://{host}") == 0
@@ -104,7 +104,7 @@ def test_names_of_the_loopback_interface(host: str) -> None:
 
 @rows("host", FOREIGN)
 def test_other_names(host: str) -> None:
-    access = Access()
+    access = Access(None, None)
     assert verdict(access, host) == 421
     assert verdict(access, "localhost", f"http://{host}") == 403
     assert verdict(access, host, f"http://{host}", is_loopback=False) == 0
@@ -127,38 +127,38 @@ def test_other_names(host: str) -> None:
     ],
 )
 def test_beyond_loopback_an_origin_must_be_the_host(host: str | None, origin: str | None, code: int) -> None:
-    assert verdict(Access(), host, origin, is_loopback=False) == code
+    assert verdict(Access(None, None), host, origin, is_loopback=False) == code
     assert verdict(Access(None, ["*"]), host, origin, is_loopback=False) == 0
 
 
 def test_what_is_open_to_whom() -> None:
     host = "any name in Host is accepted, so a page whose name is pointed here can use it: allowed_hosts"
     origin = "pages of every origin can use it: allowed_origins"
-    assert Access().exposure() == [host]
+    assert Access(None, None).exposure() == [host]
     assert Access(["*"], ["*"]).exposure() == [host, origin]
     assert Access(["example.org"], ["https://example.org"]).exposure() == []
 
 
 @rows("origin", ["null", "", "localhost", "file://", "file://localhost", "chrome-extension://abc"])
 def test_origins_without_a_host(origin: str) -> None:
-    assert verdict(Access(), "localhost", origin) == 403
+    assert verdict(Access(None, None), "localhost", origin) == 403
 
 
 def test_no_host() -> None:
-    assert verdict(Access(), None) == 421
-    assert verdict(Access(), None, is_loopback=False) == 0
-    assert verdict(Access(["*"]), None) == 0
-    assert verdict(Access(["example.org"]), None) == 421
+    assert verdict(Access(None, None), None) == 421
+    assert verdict(Access(None, None), None, is_loopback=False) == 0
+    assert verdict(Access(["*"], None), None) == 0
+    assert verdict(Access(["example.org"], None), None) == 421
 
 
 @rows("local", [True, False])
 def test_allowed_hosts(local: bool) -> None:
-    access = Access(["Example.org", "[::1]:8000", "10.0.0.1:80"])
+    access = Access(["Example.org", "[::1]:8000", "10.0.0.1:80"], None)
     for host in ("example.org", "EXAMPLE.ORG:443", "[::1]:8000", "10.0.0.1:80"):
         assert verdict(access, host, is_loopback=local) == 0
     for host in ("localhost", "example.org.", "a.example.org", "[::1]", "[::1]:80", "10.0.0.1", "*", "x" * 9999):
         assert verdict(access, host, is_loopback=local) == 421
-    assert verdict(Access(["*"]), "anything", is_loopback=local) == 0
+    assert verdict(Access(["*"], None), "anything", is_loopback=local) == 0
 
 
 @rows("local", [True, False])
@@ -179,7 +179,7 @@ def test_allowed_origins(local: bool) -> None:
 
 def test_an_empty_name_is_refused() -> None:
     with pytest.raises(ValueError, match="allowed_hosts must not contain an empty name"):
-        Access([""])
+        Access([""], None)
     with pytest.raises(ValueError, match="allowed_origins must not contain an empty name"):
         Access(None, [""])
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from jsonrpc_fast import MessageId, Request
+from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Convention, Driver, Engine, InboundRequest, Rules
 from jsonrpc_fast.session.requests import InboundBatch
 
 
 def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
-    batch = InboundBatch(4)
+    batch = InboundBatch(4, False)
     for _ in range(3):
         batch.wait()
     assert batch.finish(2, b"2") == b""
@@ -19,26 +20,26 @@ def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
 
 
 def test_a_batch_without_replies_gets_no_answer() -> None:
-    batch = InboundBatch(2)
+    batch = InboundBatch(2, False)
     batch.wait()
     assert batch.finish(0, b"") == b""
 
 
 def test_the_repr_of_a_request_is_short() -> None:
-    shown = repr(InboundRequest(Request(1, "add", {"a": "x" * 1000})))
+    shown = repr(InboundRequest(Request(1, "add", {"a": "x" * 1000}), None, None))
     assert shown.startswith("InboundRequest(id=1, method='add', params={'a': 'xxx")
     assert shown.endswith("xxx'}, is_cancelled=False)")
     assert len(shown) < 200
 
 
 def test_a_request_has_the_members_of_its_message() -> None:
-    request = InboundRequest(Request("a", "m", [1]))
+    request = InboundRequest(Request("a", "m", [1]), None, None)
     assert (request.id, request.method, request.params, request.is_cancelled) == ("a", "m", [1], False)
     assert (request.batch, request.index) == (None, 0)
 
 
 def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
-    engine = Engine(Driver(), rules=Rules(convention=Convention()))
+    engine = Engine(Driver(), Handlers(), Rules(convention=Convention()))
     ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
     begun = {(type(id), id): engine.register(Request(id, "m")) for id in ids}
     assert all(begun.values())

@@ -73,7 +73,7 @@ class ServiceClient(ExchangeClient, Caller):
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
         self._headers = _checked(headers)
-        super().__init__(timeout, profile, raw, default, hooks)
+        super().__init__(timeout, profile, raw, default, hooks, None)
         self._connection = connection
         self._subject = subject
         self._jetstream = jetstream

@@ -119,7 +119,7 @@ class Arguments:
         if type(params) is list:
             maximum = len(self._positional) if self.required <= set(self._positional) else -1  # no array fits
             if len(params) > maximum:
-                raise Misfit([too_many(maximum)])
+                raise Misfit([too_many(maximum)], 0)
             params = dict(zip(self._positional, params, strict=False))
         return self.convert(params or {})
 

@@ -123,7 +123,7 @@ class Misfit(ValueError):
         left_out: How many problems there are beside these.
     """
 
-    def __init__(self, problems: Iterable[Problem], left_out: int = 0) -> None:
+    def __init__(self, problems: Iterable[Problem], left_out: int) -> None:
         found = list(problems)
         self.problems: list[Problem] = found[:MAX_PROBLEMS]
         self.left_out: int = left_out + len(found) - len(self.problems)

@@ -96,7 +96,7 @@ class MsgspecType:
             problem = msgspec_problem(error, msgspec_pointers(self._names))
         except RecursionError:
             problem = Problem("", TOO_DEEP)
-        raise Misfit([problem])
+        raise Misfit([problem], 0)
 
     def convert_usual(self, value: Any, strict: bool = True) -> Any:
         """Convert a JSON value in the usual form of the type, or raise one of `refusals`."""

@@ -46,7 +46,7 @@ class Reader:
         read_bytes: How many bytes are read at a time.
     """
 
-    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._received = received
@@ -395,7 +395,7 @@ class ThreadReader(Reader):
     # The thread reads once for each release of `_turn`, and changes no attribute: `_on_chunk` takes the chunk on the
     # loop's thread. It closes the descriptor when it ends. While it is stuck in a read, nothing can stop it.
 
-    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int) -> None:
         super().__init__(descriptor, received, failed, read_bytes)
         self._is_wanted = False
         self._is_busy = False  # the thread is reading
