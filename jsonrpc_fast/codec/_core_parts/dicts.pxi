@@ -161,7 +161,12 @@ def _decode_dict_fast(bytes text not None, profile):
 def decode_dict(data, profile=JSONRPC, *, faults="raise"):
     """`_pure.decode_dict`"""
     cdef Rules rules = rules_of(profile)
-    check_faults(faults)
+    if type(faults) is not str or faults != "raise":
+        check_faults(faults)
+    if isinstance(data, str) and PyUnicode_IS_ASCII(data):
+        found = read_dicts(<const uint8_t*>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), rules)
+        if found is not None:
+            return found
     text = bytes_given(data)  # once: a buffer may change
     found = read_dicts(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), rules)
     if found is None:
