@@ -50,7 +50,6 @@ class PlainServer:
         encode: Writes a response, as `encode_result` does.
         context: Each function runs in a copy of it.
         current: Is set to the `ServedCoroutine` in the context of a handler that is started here.
-        asks: Whether `may_start` is asked even if no handler runs.
 
     Attributes:
         find, context: As the arguments. Methods may be added.
@@ -64,7 +63,6 @@ class PlainServer:
     """
 
     __slots__ = (
-        "_asks",
         "_current",
         "_encode",
         "context",
@@ -77,9 +75,7 @@ class PlainServer:
         "runs",
     )
 
-    def __init__(
-        self, find: Find, encode: Callable[..., bytes], context: Context, current: ContextVar[Any], asks: bool
-    ) -> None:
+    def __init__(self, find: Find, encode: Callable[..., bytes], context: Context, current: ContextVar[Any]) -> None:
         self.find: Find = find
         self.context: Context = context
         self.requests: dict[Any, Any] = {}
@@ -90,7 +86,6 @@ class PlainServer:
         self.loop: Any = None
         self._encode = encode
         self._current = current
-        self._asks = asks
 
     # What the subclass does, in the context of the message.
 
@@ -147,8 +142,7 @@ class PlainServer:
             return None
         if is_awaitable(result):
             make_task = self.make_task
-            is_alone = not (self._asks or self.runs)
-            if make_task is None or type(result) is not CoroutineType or not (is_alone or self.may_start()):
+            if make_task is None or type(result) is not CoroutineType or (self.runs and not self.may_start()):
                 self.begin(message, result, context)
                 return None
             served = ServedCoroutine(self, result, None, message, context)

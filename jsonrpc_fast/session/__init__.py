@@ -37,7 +37,6 @@ from .conventions import (
 )
 from .driver import Driver
 from .engine import Engine
-from .group import SessionGroup
 from .options import Rules, SessionOptions
 from .requests import Destination, InboundRequest
 from .running import Run, detached, waiting
@@ -101,7 +100,6 @@ __all__ = [
     "Run",
     "Session",
     "SessionContext",
-    "SessionGroup",
     "SessionOptions",
     "Stream",
     "Subscription",

@@ -21,7 +21,6 @@ Bounds:
   - The queue and the handlers that wait for the peer are at most `max_inbox` messages, and so are the handlers that
     need no slot. All of these take at most `inbox_bytes` of memory. Beyond that a request is refused (SERVER_BUSY), and
     a notification is dropped and reported as a fault. What need not wait is always served.
-  - The sessions of a group (group.py) share further bounds of the same kinds.
 
 Reading:
   - Responses and cancellations are always read, so a handler that waits for one can always continue.
@@ -171,7 +170,7 @@ class Serving(PlainServer):
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules) -> None:
         # Functions run in the context in which the session was made, and belong to no handler of another session.
         context = detached(contextvars.copy_context)
-        super().__init__(handlers.finder(), rules.encode_result, context, current_run, rules.group is not None)
+        super().__init__(handlers.finder(), rules.encode_result, context, current_run)
         self.requests: dict[Hashable, InboundRequest]
         self.driver: Driver = driver
         self.rules: Rules = rules
@@ -428,16 +427,12 @@ class Serving(PlainServer):
         return self._barrier is None or self._is_ping(run.item)
 
     def _has_slot(self) -> bool:
-        rules = self.rules
-        return self.running < rules.max_handlers and (rules.group is None or rules.group.has_slot())
+        return self.running < self.rules.max_handlers
 
     def _has_room(self, size: int, items: int) -> bool:
         """Return whether one more message of this size may be kept beside this many of its kind."""
         rules = self.rules
         if items >= rules.max_inbox or (self.waiting_bytes and self.waiting_bytes + size > rules.inbox_bytes):
-            return False
-        # With nothing that waits, the bound of the group does not count, or a full group would starve a new session.
-        if items and rules.group is not None and not rules.group.has_room(size):
             return False
         # Not before half of the bounds is free: at its bound, a first refusal would be reported again and again.
         if self._is_half_empty:
@@ -448,12 +443,6 @@ class Serving(PlainServer):
     def _is_half_empty(self) -> bool:
         rules = self.rules
         return self.waiting <= rules.max_inbox // 2 and self.waiting_bytes <= rules.inbox_bytes // 2
-
-    def _count_waiting(self, items: int, size: int) -> None:
-        """Count the memory of what begins (1) or ends (-1) to wait."""
-        self.waiting_bytes += size * items
-        if self.rules.group is not None:
-            self.rules.group.keep(items, size * items)
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
         """Queue a message whose function may not be called yet."""
@@ -480,13 +469,13 @@ class Serving(PlainServer):
         if at_front:
             self.queue.move_to_end(run, last=False)
         self.credit = 0
-        self._count_waiting(1, run.size)
+        self.waiting_bytes += run.size
         if type(run.item) is InboundRequest:
             run.item.run = run
 
     def _dequeue(self, run: Run) -> None:
         del self.queue[run]
-        self._count_waiting(-1, run.size)
+        self.waiting_bytes -= run.size
         if type(run.item) is InboundRequest:
             run.item.run = None
 
@@ -521,7 +510,6 @@ class Serving(PlainServer):
             may_call: Whether the function of the first message may be called: the peer reads.
         """
         end = self.driver.turn_end()
-        group = self.rules.group
         while self.queue:
             run = next(iter(self.queue))
             if run.work is None:
@@ -532,43 +520,21 @@ class Serving(PlainServer):
                     self._serve(run.item, run.destination)
                 else:
                     run.context.run(self._serve, run.item, run.destination)
-            elif group is not None or not self.start_one():
+            elif self._has_slot():
+                self._dequeue(run)
+                assert run.context is not None
+                run.context.run(self._start, run)
+            else:
                 break
             may_call = not self._is_blocked()
             if self.driver.time() >= end:
                 self.driver.soon()
                 break
-        if group is not None:
-            if self._may_start_one():
-                group.add(self)
-            group.start()
         if self.refused_bytes or (not may_call and (self._has_order or self.flow is not Flow.READS)):
             self.driver.drain()
         elif self.flow is not Flow.READS and self._is_relieved:
             self._set_flow(Flow.READS)
         self._check_idle()
-
-    def _may_start_one(self) -> bool:
-        """Return whether the first in the queue waits for one of the slots that this session has."""
-        return bool(self.queue) and next(iter(self.queue)).work is not None and self.running < self.rules.max_handlers
-
-    def start_one(self) -> bool:
-        """Start the first handler in the queue, if it may. Return whether it did; for a group, whether another may."""
-        if not self._may_start_one():
-            return False
-        run = next(iter(self.queue))
-        self._dequeue(run)
-        assert run.context is not None
-        run.context.run(self._start, run)
-        if self.rules.group is None:
-            return True
-        if self.queue:
-            self.driver.soon()
-        return self._may_start_one()
-
-    def wake(self) -> None:
-        """Let handlers in the queue start soon: the group has a slot."""
-        self.driver.soon()
 
     def _lift(self) -> None:
         """Let what arrived after the ordered handler begin."""
@@ -723,13 +689,11 @@ class Serving(PlainServer):
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
         has_order = self._has_order
         # Nobody overtakes a handler that waits for a slot.
-        if needs_slot and ((self.queue and not has_order) or self._may_start_one() or not self._has_slot()):
+        is_first = not self.queue or (has_order and next(iter(self.queue)).work is None)
+        if needs_slot and not (is_first and self._has_slot()):
             run.size = self._size_of(run.item)
             if self._has_room(run.size, self.waiting):
                 self._enqueue(run, at_front=has_order)
-                if self.rules.group is not None and self.running < self.rules.max_handlers:
-                    self.rules.group.add(self)
-                    self.driver.soon()
                 return
         elif needs_slot:
             # The queue is not counted: this may be a ping, which overtakes it.
@@ -739,7 +703,7 @@ class Serving(PlainServer):
         else:
             run.size = self._size_of(run.item)
             if self._has_room(run.size, self.alongside):
-                self._count_waiting(1, run.size)
+                self.waiting_bytes += run.size
                 self.alongside += 1
                 run.state = _ALONGSIDE
                 self._start(run)
@@ -766,16 +730,7 @@ class Serving(PlainServer):
         self.runs[run] = None
         if run.state is not _ALONGSIDE:
             run.state = _RUNNING
-            self._count_running(1)
-
-    def _count_running(self, change: int) -> None:
-        self.running += change
-        group = self.rules.group
-        if group is not None:
-            if change > 0:
-                group.running += 1
-            else:
-                group.release()
+            self.running += 1
 
     def succeeded(self, run: Run, result: Any) -> None:
         """Conclude a handler that has returned."""
@@ -799,9 +754,9 @@ class Serving(PlainServer):
         state, run.state = run.state, _ENDED
         self.runs.pop(run, None)
         if state is _RUNNING:
-            self._count_running(-1)
+            self.running -= 1
         elif state is _ALONGSIDE or state is RunState.WAITING:
-            self._count_waiting(-1, run.size)
+            self.waiting_bytes -= run.size
             self.alongside -= state is _ALONGSIDE
         if run is self._barrier:
             self._lift()
@@ -821,16 +776,16 @@ class Serving(PlainServer):
         run.state = RunState.WAITING
         if run.size < 0:
             run.size = self._size_of(run.item)
-        self._count_running(-1)
-        self._count_waiting(1, run.size)
+        self.running -= 1
+        self.waiting_bytes += run.size
         if self.queue:
             self.driver.soon()  # later, because a started handler may begin to wait at once, which would recurse
 
     def run_continues(self, run: Run) -> None:
         """Return its slot to a handler that has stopped waiting."""
         run.state = _RUNNING
-        self._count_running(1)
-        self._count_waiting(-1, run.size)
+        self.running += 1
+        self.waiting_bytes -= run.size
 
     def abandon(self, run: Run) -> None:
         """End a message in the queue, because its request was cancelled or the session ends."""
@@ -883,8 +838,6 @@ class Serving(PlainServer):
             self._dequeue(run)
         for run in waiting:
             self._abandon(run)
-        if self.rules.group is not None:
-            self.rules.group.leave(self)
         self.deadline = inf
         runs = self.ending()
         for run in runs:

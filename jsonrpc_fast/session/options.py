@@ -16,7 +16,6 @@ from ..hooks import FoundHooks, Hooks
 from ..support import check_callable, check_count, check_seconds, check_type
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .conventions import Convention, JsonRpcConvention
-from .group import SessionGroup
 
 ResponsePolicy = Literal["always", "never", "limited"]
 
@@ -46,7 +45,6 @@ class SessionOptions(TypedDict, total=False):
         inbox_bytes: Maximum memory of the params of these messages, as an estimate. 64 MiB by default.
         response_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer
             reads. 1 MiB by default.
-        group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
         heartbeat_seconds: How long the peer may be silent until it is pinged; after the same time again the connection
             is lost. It must be longer than the peer's loop may be busy. None, the default: no pings.
         close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
@@ -68,7 +66,6 @@ class SessionOptions(TypedDict, total=False):
     max_inbox: int
     inbox_bytes: int
     response_bytes: int
-    group: SessionGroup | None
     heartbeat_seconds: float | None
     close_seconds: float
     end_seconds: float | Unset | None
@@ -107,7 +104,6 @@ class Rules:
     max_inbox: int = 32768
     inbox_bytes: int = 64 * 1024 * 1024
     response_bytes: int = 1024 * 1024
-    group: SessionGroup | None = None
     heartbeat_seconds: float | None = None
     close_seconds: float = 5.0
     end_seconds: float | Unset | None = UNSET
@@ -139,7 +135,6 @@ class Rules:
         check_type("convention", self.convention, Convention)
         if self.heartbeat_seconds is not None and self.convention.ping is None:
             raise ValueError("heartbeat_seconds needs a convention that has a ping")
-        check_type("group", self.group, SessionGroup, may_be_none=True)
         check_callable("id_factory", self.id_factory)
         check_callable("default", self.default)
         check_type("extra", self.extra, Mapping, may_be_none=True)

@@ -244,8 +244,8 @@ class Conversation:
         self.has_slot = True
         runs = options.get("runs", {})
         encode = options.get("encode", impl.encode_result)
-        self.server = server_class(impl, self)(handlers.find, encode, copy_context(), current, runs is None)
-        self.server.runs.update(runs or {})
+        self.server = server_class(impl, self)(handlers.find, encode, copy_context(), current)
+        self.server.runs.update(runs)
         self.server.credit = 1000
 
     def leave(self, message: Any, destination: Any) -> bytes:
@@ -521,7 +521,7 @@ class TestCoroutines:
 
     @rows(
         "runs, has_slot, starts",
-        [({}, False, True), ({1: 2}, True, True), ({1: 2}, False, False), (None, True, True), (None, False, False)],
+        [({}, False, True), ({1: 2}, True, True), ({1: 2}, False, False)],
     )
     def test_when_it_starts(
         self, impl: ModuleType, handlers: Handlers, runs: Any, has_slot: bool, starts: bool

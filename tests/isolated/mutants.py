@@ -41,7 +41,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SIMULATED: Final = ("engine", "inbound", "calls", "requests", "running", "group")
+SIMULATED: Final = ("engine", "inbound", "calls", "requests", "running")
 PARTS: Final = {
     "codec": (
         [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
@@ -50,7 +50,7 @@ PARTS: Final = {
     "framing": (["jsonrpc_fast/framing"], ["tests/framing"]),
     "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"]),
     "engine": (
-        [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbound", "group")],
+        [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbound")],
         ["tests/session", "-k", "not random_events and not joined and not uvloop and not debug"],
     ),
     "simulation": ([f"jsonrpc_fast/session/{name}.py" for name in SIMULATED], ["tests/simulation", "-k", "invariants"]),

@@ -17,7 +17,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.mcp.http import McpEndpoint
-from jsonrpc_fast.session import ReconnectingSession, Session, SessionGroup, SessionOptions
+from jsonrpc_fast.session import ReconnectingSession, Session, SessionOptions
 from jsonrpc_fast.transports import (
     MemoryTransport,
     StdioClient,
@@ -50,7 +50,6 @@ CONSTRUCTORS: list[tuple[str, Callable[[], Any], Callable[[], dict[str, Any]]]] 
     ("Handlers", lambda: Handlers, dict),
     ("Session", lambda: Session, lambda: {"transport": transport()}),
     ("ReconnectingSession", lambda: ReconnectingSession, lambda: {"make_transport": transport}),
-    ("SessionGroup", lambda: SessionGroup, dict),
     ("MemoryTransport", lambda: MemoryTransport, lambda: {"channel": MemoryChannel.pair()[0]}),
     ("TcpClient", lambda: TcpClient, lambda: {"host": "localhost", "port": 1}),
     ("UnixClient", lambda: UnixClient, lambda: {"path": "path"}),

@@ -16,7 +16,7 @@ import pytest
 from jsonrpc_fast import Decoder
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules, SessionGroup
+from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules
 from jsonrpc_fast.session.running import waiting
 
 from ..support.tables import rows
@@ -293,17 +293,6 @@ class TestEngine:
         assert end.read(request("1", "waits for the peer").encode()) == b""
         read = request("2", "ends at once") + request("3", "add", "[1]")
         assert end.read(read.encode()) == (error("2", *BUSY) + result("3", "1")).encode()
-
-    def test_a_coroutine_waits_for_a_slot_of_its_group(self, way: str) -> None:
-        group = SessionGroup(max_handlers=1)
-        one, other = End(way, group=group), End(way, group=group)
-        add_functions(one)
-        add_functions(other)
-        assert one.read(request("1", "waits").encode()) == b""
-        assert other.read(request("2", "ends at once").encode()) == b""
-        one.engine.succeeded(one.runs.pop(), 1)
-        one.read(b"")
-        assert other.read(b"") == result("2", "1").encode()
 
     def test_the_goodbye_names_the_last_request(self, way: str) -> None:
         end = End(way)

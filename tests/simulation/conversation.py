@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from jsonrpc_fast.session import SessionGroup
+from typing import Final
 
 from .end import CONVENTIONS, End
 from .wire import Wire
@@ -28,8 +26,6 @@ class Link:
     Attributes:
         ends: Both ends.
         convention: Their convention.
-        group: The group of the ends that are in one.
-        group_handlers: How many handlers of the group may run.
         is_tough: Whether both ends have small bounds and much to do.
     """
 
@@ -37,8 +33,6 @@ class Link:
         world = conversation.world
         random = world.random
         self.convention = random.choice(CONVENTIONS)
-        self.group = conversation.group
-        self.group_handlers = conversation.group_handlers
         self._conversation = conversation
         self._world = world
         self.is_tough = random.random() < 0.12
@@ -114,26 +108,16 @@ class Conversation:
 
     Attributes:
         world: The world.
-        group: The group of the ends that are in one; None without.
     """
 
     def __init__(self, seed: int, is_traced: bool = False) -> None:
         self.world = World(seed, is_traced)
         random = self.world.random
         self.world.is_shuffled = random.random() < 0.3
-        self.group: SessionGroup | None = None
-        self.group_handlers = random.choice((1, 2, 100))
-        if random.random() < 0.3:
-            self.group = SessionGroup(
-                max_handlers=self.group_handlers,
-                max_inbox=random.choice((0, 1, 3, 1000)),
-                inbox_bytes=random.choice((0, 500, 10**6)),
-            )
         if random.random() < 0.1:
             self.world.clock_seconds = 0.001
         self._links: list[Link] = []
-        for _ in range(2 if self.group is not None and random.random() < 0.5 else 1):
-            self.connect()
+        self.connect()
         if random.random() < 0.1:
             self.world.at(self.world.now + random.random(), self._jump, random.choice((1.0, 400.0)))
 
@@ -166,8 +150,6 @@ class Conversation:
         world.run(self._check)
         for end in ends():
             end.check_nothing_left()
-        if self.group is not None and (self.group.running, self.group.waiting, self.group.waiting_bytes) != (0, 0, 0):
-            world.fail("something is left in the group")
         return world.steps
 
     def _ends(self) -> list[End]:
@@ -176,16 +158,3 @@ class Conversation:
     def _check(self) -> None:
         for end in self.world.touched:
             end.judge.check()
-        if self.group is not None:
-            self._check_group(self.group)
-
-    def _check_group(self, group: Any) -> None:
-        """Compare the counts of a group with those of its members."""
-        running = waiting = 0
-        for end in self._ends():
-            if end.rules.group is not None:
-                found = end.judge.count()
-                running += found[0]
-                waiting += found[1]
-        if (group.running, group.waiting) != (running, waiting):
-            self.world.fail(f"the group counts {group.running} and {group.waiting}, and has {running} and {waiting}")

@@ -123,7 +123,6 @@ class End(Driver):
             "max_inbox": random.choice((0, 1, 2, 3, 50)) if is_small else 32768,
             "inbox_bytes": random.choice((0, 400, 2000, 10**6)) if is_small else 10**6,
             "response_bytes": random.choice((0, 30, 200, 10**6)) if is_small else 10**6,
-            "group": link.group if random.random() < 0.7 else None,
         }
         self._hooks = _Traced(self) if random.random() < 0.3 else None
         self.is_traced = self._hooks is not None

@@ -7,7 +7,7 @@ Invariants:
 - Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing that
   came after a message whose method is ordered is called before its function has ended. Nothing is called while the peer
   does not read, except for one message each time it has read.
-- Slots, waiting messages, their bytes, the counts of a group, and refusals to a peer that does not read are bounded.
+- Slots, waiting messages, their bytes, and refusals to a peer that does not read are bounded.
 - There is a timer for the earliest deadline, and a side that drains reports when it has served everything.
 - At the end nothing is left: no call, request, handler, byte or count; and reading continues.
 """
@@ -299,8 +299,6 @@ class Judge:
         running = sum(run.state is RunState.RUNNING for run in self._end.engine.runs)
         if run.state is RunState.RUNNING and running > bounds.max_handlers:
             self._fail(f"{running} handlers run")
-        if bounds.group is not None and bounds.group.running > self._end.link.group_handlers:
-            self._fail(f"{bounds.group.running} handlers of the group run")
 
     def ended(self, run: Run) -> None:
         """Note that a handler has ended."""
@@ -313,7 +311,7 @@ class Judge:
         states = [run.state for run in engine.runs]
         waiting = len(engine.queue) + states.count(RunState.WAITING)
         most = max(waiting, states.count(RunState.ALONGSIDE))
-        if bounds.group is None and bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
+        if bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
             self._fail(f"there is room: {most} messages wait")
 
     def drained(self, drained: Callable[[], object]) -> None:
@@ -363,11 +361,6 @@ class Judge:
             self._had_served = has_served
             end.is_idle_told = False
             self._was_draining = True
-
-    def count(self) -> tuple[int, int]:
-        """Return how many handlers have a slot, and how many messages the group must count as waiting."""
-        engine = self._end.engine
-        return engine.running, engine.waiting + engine.alongside
 
     # The end.
 

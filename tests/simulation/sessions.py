@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Session, SessionContext, SessionGroup
+from jsonrpc_fast.session import Session, SessionContext
 from jsonrpc_fast.transports import Channel, Connection, Events
 
 from ..support.ledger import Ledger
@@ -138,7 +138,6 @@ class Talk:
         self.generators = 0  # that are not closed
         self.served: Counter[int] = Counter()
         self.outcomes: Counter[str] = Counter()
-        self.group = SessionGroup(max_handlers=random.choice((1, 5)), max_inbox=random.choice((0, 2, 100)))
         self.channels = LateChannel.pair(random)
         convention = random.choice(CONVENTIONS)
         self.has_heartbeats = convention.ping is not None and random.random() < 0.4
@@ -171,7 +170,6 @@ class Talk:
             },
             hooks=ledger,
             convention=convention,
-            group=self.group if random.random() < 0.5 else None,
             close_seconds=random.choice((0.1, 5.0)),
             heartbeat_seconds=20.0 if self.has_heartbeats else None,
             **options,
@@ -312,7 +310,6 @@ class Talk:
         assert not self.is_disclaimed_served, "a request was served that was not sent"
         assert not self.generators, "a generator is not closed"
         assert not self.served or max(self.served.values()) == 1, "a request was served twice"
-        assert (self.group.running, self.group.waiting, self.group.waiting_bytes) == (0, 0, 0), "of the group"
         for ledger in self.ledgers:
             assert not ledger.open, "a call has not settled"
             assert not ledger.violations, ledger.faults

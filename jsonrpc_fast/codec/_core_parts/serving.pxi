@@ -80,9 +80,8 @@ cdef class PlainServer:
     cdef public object loop
     cdef object encode  # None: `encode_result`
     cdef object current
-    cdef bint asks
 
-    def __init__(self, find, encode, context, current, bint asks):
+    def __init__(self, find, encode, context, current):
         self.find = find
         self.context = context
         self.requests = {}
@@ -91,7 +90,6 @@ cdef class PlainServer:
         self.last_read = UNSET
         self.encode = None if encode is encode_result else encode
         self.current = current
-        self.asks = asks
 
     def serve(self, message, destination=None):
         """`_serving.PlainServer.serve`"""
@@ -151,7 +149,7 @@ cdef class PlainServer:
     cdef bint starts_at_once(self, work) except -1:
         if self.make_task is None or type(work) is not CoroutineType:
             return False
-        return (not self.asks and PyDict_Size(self.runs) == 0) or self.may_start()
+        return PyDict_Size(self.runs) == 0 or self.may_start()
 
 
 @cython.binding(False)
