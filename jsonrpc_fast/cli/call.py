@@ -1,8 +1,8 @@
 """The commands `call`, `list`, `stubs` and `replay`, which send requests to a server of any kind.
 
 Rules:
-  - stdout carries only output of the server, as JSON: results, and notifications with `--follow`. Errors and
-    explanations go to stderr.
+  - stdout carries only output of the server, as JSON: results, notifications with `--follow`, and errors with `--json`.
+    Explanations go to stderr.
   - Output of a server cannot control the terminal: on a terminal, characters that are not printable are escaped.
 """
 
@@ -26,6 +26,7 @@ from ..codes import ErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, RpcError
 from ..framing import Framing
 from ..profile import PRESETS
+from ..types import UNSET
 from .arguments import headers_of, params_of, parse_address
 from .output import (
     ERROR,
@@ -93,6 +94,12 @@ async def _run_until_signal(options: argparse.Namespace) -> int:
                 loop.add_signal_handler(number, end, number)
     try:
         return await _run(options, _Server(options, show if options.follow else None))
+    except RpcError as error:
+        if not options.json:
+            raise
+        data = "" if error.data is UNSET else f',"data":{json_text(error.data)}'
+        _write(f'{{"error":{{"code":{error.code},"message":{json_text(error.message)}{data}}}}}')
+        return ERROR
     except asyncio.CancelledError:
         if not ends:
             raise
@@ -128,7 +135,7 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
         elif options.notify:
             await peer.notify(method, params, extra=extra)
         else:
-            _print_result(await peer.call(method, params, extra=extra), options.raw)
+            _print_result(await peer.call(method, params, extra=extra), options)
         if options.follow:
             # Only an MCP client contains a session. Its class is not imported here: the extra `mcp` may be missing.
             await (peer.session if options.mcp else peer).wait_closed()
@@ -244,7 +251,7 @@ async def _call_mcp(peer: Any, method: str, params: Any, options: argparse.Names
     finally:
         if is_shown:
             _write_progress("")
-    _print_result(result, options.raw)
+    _print_result(result, options)
     return ERROR if result.get("isError") is True else SUCCESS
 
 
@@ -433,8 +440,8 @@ def _print_page(document: Any, options: argparse.Namespace) -> int:
 
 
 def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> int:
-    if options.raw:
-        _print_result(offered, True)
+    if options.json:
+        _write(json_text(offered))
         return SUCCESS
     coloured = is_coloured(sys.stdout)
     for kind, items in offered.items():
@@ -491,9 +498,12 @@ def _print_notification(method: str, params: Any) -> None:
     _write(f"{{{members}}}" if params is None else f'{{{members},"params":{json_text(params)}}}')
 
 
-def _print_result(result: Any, raw: bool) -> None:
-    """Print a result: indented on a terminal; elsewhere, or with `raw`, on one line as it arrived."""
-    if raw or not _is_terminal():
+def _print_result(result: Any, options: argparse.Namespace) -> None:
+    """Print a result: indented on a terminal; elsewhere on one line as it arrived."""
+    if options.json:
+        _write(f'{{"result":{json_text(result)}}}')
+        return
+    if not _is_terminal():
         _write(json_text(result))
         return
     text = json.dumps(plain(result), ensure_ascii=False, indent=2)

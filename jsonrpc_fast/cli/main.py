@@ -97,7 +97,7 @@ _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
         "TARGET METHOD [NAME=VALUE ... | JSON]",
-        "words --mcp --profile --framing --header --extra --timeout --raw call:--debug --lsp --notify --follow",
+        "words --mcp --profile --framing --header --extra --timeout call:--json call:--debug --lsp --notify --follow",
         """\
 Call a method of a server and print its result: JSON in one line as it arrived
 (with --mcp, as Python reads and writes it), or indented on a terminal.
@@ -118,7 +118,7 @@ With --mcp, METHOD is the name of a tool, or a method such as resources/read.
     "list": _Command(
         "list what a server offers",
         "TARGET",
-        "words --mcp --profile --framing --header --timeout --raw --html call:--debug",
+        "words --mcp --profile --framing --header --timeout list:--json --html call:--debug",
         """\
 List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
@@ -151,7 +151,7 @@ exit status:
     "replay": _Command(
         "send a recording to a server, and compare",
         "FILE TARGET",
-        "words --profile --framing --header --timeout call:--debug --ignore",
+        "words --profile --framing --header --timeout replay:--json call:--debug --ignore",
         """\
 Send the requests and notifications of a recording to a server again, and
 compare its responses with the recorded ones. `tap --record` writes recordings.
@@ -203,8 +203,8 @@ at a header that does not tell where the next message begins.
 exit status:
   0    all messages are valid
   1    a message is invalid
-  2    the command line is wrong, a file cannot be read or checked as it is or has
-       no message, or the output cannot be written
+  2    the command line is wrong, a file cannot be read or checked as it is or
+       has no message, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """,
@@ -222,8 +222,8 @@ bars show how these times are distributed. The contents are never shown.
 
 exit status:
   0    the file was read
-  2    the command line is wrong, a file cannot be read or has no message, or the
-       output cannot be written
+  2    the command line is wrong, a file cannot be read or has no message, or
+       the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """,
@@ -249,7 +249,7 @@ exit status:
     "tap": _Command(
         "log the messages between a server and its client",
         "[options] -- COMMAND ...|--listen HOST:PORT [options] TARGET|--http HOST:PORT [options] URL",
-        "--profile tap:--framing tap:url --listen tap:--http --log --payloads --record",
+        "--profile tap:--framing tap:url --listen tap:--http --log tap:--json --payloads --record",
         """\
 Run a stdio server and log the messages between it and its client. Put this
 command in front of the server's command in the client's configuration.
@@ -313,7 +313,8 @@ keep their names.
         "--list-seconds --debug",
         """\
 Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
-has the format of MCP hosts: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
+has the format of MCP hosts:
+  {"mcpServers": {"NAME": {"command": ..., "args": [...]}}}
 or "url" and "headers" in place of a command. ${VARIABLE} and
 ${VARIABLE:-default} are replaced from the environment, as in Claude Code.
 
@@ -579,7 +580,7 @@ def _framing(default: str | None) -> dict[str, Any]:
 
 
 _DEFAULTS: Final = {
-    **dict.fromkeys(("lsp", "notify", "follow", "mcp"), False),
+    **dict.fromkeys(("lsp", "notify", "follow", "mcp", "json"), False),
     "allow_host": None,
     "allow_origin": None,
 }
@@ -607,7 +608,10 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
     ),
     "--timeout": _duration(300.0, "how long to wait for the response"),
-    "--raw": _flag("print JSON in one line on a terminal, too"),
+    "call:--json": _flag('print {"result": ...} or {"error": {"code": ..., ...}} in one line'),
+    "list:--json": _flag("print one JSON object, with the descriptions as they arrived"),
+    "replay:--json": _flag("print each difference, and the summary, as one JSON object"),
+    "tap:--json": _flag("write each line of the log as one JSON object"),
     "call:--debug": _flag("log what the connection does to standard error"),
     "--html": _flag("print a page, in one file, that describes the methods (OpenRPC)"),
     "--notify": _flag("send a notification, and do not wait for a response"),

@@ -16,19 +16,28 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..codec import Notification, Raw, Request, Response, decode
 from ..codes import ErrorCode
 from ..errors import CallTimeout, RpcError
 from ..profile import PRESETS, Profile
-from ..support import id_key, pointer_parts
+from ..support import id_key, pointer_parts, pointer_to
 from ..testing.recordings import Recorded, Sender, read_recording
 from ..types import UNSET
 from .output import escape, shorten
 
 if TYPE_CHECKING:
     from ..session import Caller
+
+
+class _Change(NamedTuple):
+    """A difference between two responses: its place, and its values, of which one may be `UNSET`."""
+
+    path: list[str]
+    before: Any
+    after: Any
+
 
 _MAX_DIFFERENCES: Final = 5
 """The number of differences that are shown for one response."""
@@ -80,6 +89,13 @@ async def replay(peer: Caller, options: argparse.Namespace, write: Callable[[str
     ignored = [pointer_parts(pointer) for pointer in options.ignore]
     calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
     notified = compared = different = late = 0
+
+    def show(line: int, method: str, text: str, **members: Any) -> None:
+        if options.json:
+            write(json.dumps({"type": "difference", "line": line, "method": method, **members}))
+        else:
+            write(f"line {line}: {shorten(method)}: {text}")
+
     try:
         for recorded, message in _messages(options):
             key = _key(recorded, message)
@@ -99,16 +115,16 @@ async def replay(peer: Caller, options: argparse.Namespace, write: Callable[[str
                 try:
                     outcome = await call
                 except CallTimeout as error:
-                    write(f"line {recorded.line}: {shorten(method)}: {error}")
+                    show(recorded.line, method, str(error), reason=str(error))
                     late += 1
                     continue
                 changes = _changes(_outcome_of(message), outcome, ignored)
                 compared += 1
                 different += bool(changes)
-                for change in changes[:_MAX_DIFFERENCES]:
-                    write(f"line {recorded.line}: {shorten(method)}: {change}")
-                if (hidden := len(changes) - _MAX_DIFFERENCES) > 0:
-                    write(f"line {recorded.line}: {shorten(method)}: {hidden} more differences not shown")
+                for change in changes if options.json else changes[:_MAX_DIFFERENCES]:
+                    show(recorded.line, method, _text_of(change), **_members_of(change))
+                if (hidden := len(changes) - _MAX_DIFFERENCES) > 0 and not options.json:
+                    show(recorded.line, method, f"{hidden} more differences not shown")
     finally:
         for _, call in calls.values():
             call.cancel()
@@ -117,8 +133,12 @@ async def replay(peer: Caller, options: argparse.Namespace, write: Callable[[str
             await asyncio.wait([call for _, call in calls.values()])
     if not (compared or notified or late or calls):
         raise ValueError(f"{escape(options.file)} contains neither a request nor a notification of a client")
-    left = f", {len(calls)} without a recorded response" if calls else ""
-    write(f"responses {compared}, different {different}, notifications {notified}{left}")
+    summary = {"responses": compared, "different": different, "notifications": notified}
+    if options.json:
+        write(json.dumps({"type": "summary", **summary, "late": late, "unrecorded": len(calls)}))
+    else:
+        left = f", {len(calls)} without a recorded response" if calls else ""
+        write(", ".join([f"{name} {number}" for name, number in summary.items()]) + left)
     if late:
         raise CallTimeout(f"responses that did not come in time: {late}")
     return not different
@@ -173,31 +193,46 @@ def plain(value: Any) -> Any:
     return value.decode(json.loads) if isinstance(value, Raw) else value
 
 
-def _changes(before: Any, after: Any, ignored: Sequence[list[str]]) -> list[str]:
+def _changes(before: Any, after: Any, ignored: Sequence[list[str]]) -> list[_Change]:
     """Return the differences between two outcomes, outside the ignored places."""
     return [
-        f"{escape(''.join(f'/{part}' for part in path))}: {change}"
-        for path, change in _differences(before, after, [])
-        if not any(_is_ignored(path, parts) for parts in ignored)
+        change
+        for change in _differences(before, after, [])
+        if not any(_is_ignored(change.path, parts) for parts in ignored)
     ]
 
 
-def _differences(before: Any, after: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield the places in which two values differ, each with a text about the change."""
+def _differences(before: Any, after: Any, path: list[str]) -> Iterator[_Change]:
+    """Yield the differences between two values."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
-            if name not in after:
-                yield [*path, name], f"{_shown(before[name])} is gone"
-            elif name not in before:
-                yield [*path, name], f"{_shown(after[name])} is new"
-            else:
-                yield from _differences(before[name], after[name], [*path, name])
+            one, other = before.get(name, UNSET), after.get(name, UNSET)
+            yield from _differences(one, other, [*path, name])
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _differences(one, other, [*path, str(index)])
     # True == 1 in Python, but not in JSON. 1 and 1.0 are the same number.
     elif isinstance(before, bool) is not isinstance(after, bool) or before != after:
-        yield path, f"{_shown(before)} became {_shown(after)}"
+        yield _Change(path, before, after)
+
+
+def _text_of(change: _Change) -> str:
+    path, before, after = change
+    if after is UNSET:
+        text = f"{_shown(before)} is gone"
+    elif before is UNSET:
+        text = f"{_shown(after)} is new"
+    else:
+        text = f"{_shown(before)} became {_shown(after)}"
+    return f"{escape(pointer_to(path))}: {text}"
+
+
+def _members_of(change: _Change) -> dict[str, Any]:
+    sides = {"before": change.before, "after": change.after}
+    return {
+        "pointer": pointer_to(change.path),
+        **{name: value for name, value in sides.items() if value is not UNSET},
+    }
 
 
 def _shown(value: Any) -> str:

@@ -63,11 +63,17 @@ class Logs(NamedTuple):
         log: The file descriptor of the log.
         record: The file descriptor of the recording; None: nothing is recorded.
         payloads: Whether the log has the messages.
+        json: Whether the log is JSON.
     """
 
     log: int
     record: int | None
     payloads: bool
+    json: bool = False
+
+
+Entry: TypeAlias = "dict[str, Any]"
+"""A line of the log, as its members in JSON: `kind`, and what is known about a message; or `note`, a text."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,7 +99,7 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
         log, record = descriptors
-        return tap(Logs(2 if log is None else log, record, options.payloads))
+        return tap(Logs(2 if log is None else log, record, options.payloads, options.json))
 
 
 def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile) -> int:
@@ -291,6 +297,7 @@ class Watcher:
         self._log: int | None = logs.log
         self._record: int | None = logs.record
         self._payloads = logs.payloads
+        self._json = logs.json
         self._coloured = logs.log == 2 and is_coloured(sys.stderr)
         self._channel = sides(framing, profile)
         self._waiting: deque[tuple[Side, float, bytes, int, str]] = deque()
@@ -338,20 +345,22 @@ class Watcher:
                 side, now, chunk, skipped, line = self._waiting.popleft()
                 self._waiting_bytes -= len(chunk) + _ENTRY_BYTES
             if line:
-                self._write(now, side.direction, [line])
+                self._write(now, side, [({"note": line}, None)])
                 continue
             if skipped:
-                self._write(now, side.direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
+                note = {"note": f"{skipped} bytes are not logged: the log is too slow"}
+                self._write(now, side, [(note, None), *[({"note": text}, None) for text in side.skip()]])
             shown = []
-            for line, text in side.lines(now, chunk):
-                shown.append(f"{line} {_shown_text(text)}" if self._payloads and text is not None else line)
+            for entry, text in side.entries(now, chunk):
+                shown.append((entry, text if self._payloads else None))
                 if self._record is not None and text is not None:
                     self._add_to_record(record_line(text, SENDERS[side.direction], time=now, connection=side.number))
-            self._write(now, side.direction, shown)
+            self._write(now, side, shown)
         pending = [(len(side.pending), SENDERS[side.direction]) for side in self._channel.values()]
         left = sum([number for number, _ in pending])
         of = f" ({', '.join([f'{number} of the {name}' for number, name in pending if number])})" if left else ""
-        self._write(time.time(), "--", [f"{self._ending}; requests without a response: {left}{of}"])
+        ending = {"note": f"{self._ending}; requests without a response: {left}{of}"}
+        self._write(time.time(), None, [(ending, None)])
 
     def _add_to_record(self, line: bytes) -> None:
         assert self._record is not None
@@ -361,23 +370,55 @@ class Watcher:
             self._record = None
             print_error(f"no more messages are recorded: {error.strerror}")
 
-    def _write(self, now: float, direction: str, lines: list[str]) -> None:
-        if self._log is None or not lines:
+    def _write(self, now: float, side: Side | None, entries: list[tuple[Entry, bytes | None]]) -> None:
+        """Write entries, each with the text of its message if that is logged; `side` is None at the end of the log."""
+        if self._log is None or not entries:
             return
-        clock = time.strftime("%H:%M:%S", time.localtime(now))
-        start = f"{clock}.{int(now * 1000) % 1000:03} {direction} "
+        line_of = self._json_of if self._json else self._text_of
         try:
-            _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
+            _write(self._log, b"".join([line_of(now, side, entry, text) for entry, text in entries]))
         except BrokenPipeError:
             self._log = None  # the reader of the log has closed it; the messages are still passed on
         except OSError as error:
             self._log = None
             print_error(f"no more messages are logged: {error.strerror}")
-        self.written_lines += len(lines)
+        self.written_lines += len(entries)
 
-    def _styled(self, line: str) -> str:
-        kind = line.partition(" ")[0]
-        return styled(line, _STYLES[kind], self._coloured) if kind in _STYLES else line
+    def _text_of(self, now: float, side: Side | None, entry: Entry, text: bytes | None) -> bytes:
+        clock = time.strftime("%H:%M:%S", time.localtime(now))
+        kind, rest = _words_of(entry, side)
+        shown = styled(f"{kind}{rest}", _STYLES[kind], self._coloured) if kind in _STYLES else f"{kind}{rest}"
+        payload = "" if text is None else f" {_shown_text(text)}"
+        direction = "--" if side is None else side.direction
+        return f"{clock}.{int(now * 1000) % 1000:03} {direction} {shown}{payload}\n".encode()
+
+    def _json_of(self, now: float, side: Side | None, entry: Entry, text: bytes | None) -> bytes:
+        """Return the members of the line of a recording, with those of the entry after them."""
+        about = json.dumps(entry, separators=(",", ":"))[1:].encode()
+        if text is not None and side is not None:
+            line = record_line(text, SENDERS[side.direction], time=now, connection=side.number)
+            return line[: -len(b"}\n")] + b"," + about + b"\n"
+        place = "" if side is None else f'"connection":{side.number},"from":"{SENDERS[side.direction]}",'
+        return f'{{"time":{now:.6f},{place}'.encode() + about + b"\n"
+
+
+def _words_of(entry: Entry, side: Side | None) -> tuple[str, str]:
+    """Return the kind of an entry, and the rest of its line."""
+    kind = entry.get("kind")
+    size = f" {entry['bytes']} B" if "bytes" in entry else ""
+    method = f" {shorten(entry['method'])}" if "method" in entry else ""
+    id = f" id={shorten(json.dumps(entry['id'], ensure_ascii=False))}" if "id" in entry else ""
+    if kind is None or side is None:
+        return "", entry["note"]
+    if kind == "batch":
+        return kind, f" of {entry['items']}{size}"
+    if kind == "invalid":
+        return kind, f" from the {SENDERS[side.direction]}{id}{size} {entry['code']}: {entry['reason']}"
+    if kind in ("request", "notification"):
+        return kind, f"{method}{id}{size}"
+    code = f" {entry['code']}" if "code" in entry else ""
+    ending = f"{entry['ms']:.1f} ms" if "ms" in entry else f"to no request of the {_PEERS[side.direction]}"
+    return kind, f"{code}{method}{id}{size} {ending}"
 
 
 class Side:
@@ -418,8 +459,8 @@ class Side:
             return [_LOG_ENDS]
         return []
 
-    def lines(self, now: float, chunk: bytes) -> Iterator[tuple[str, bytes | None]]:
-        """Yield a line to log for each message that ends in a chunk, with its text; b"" is the end of the stream.
+    def entries(self, now: float, chunk: bytes) -> Iterator[tuple[Entry, bytes | None]]:
+        """Yield an entry for each message that ends in a chunk, with its text; b"" is the end of the stream.
 
         The items of a batch have no separate text, and neither has a message that was not kept as a whole.
         """
@@ -435,38 +476,34 @@ class Side:
         for frame, item in self._decoder.feed_located(chunk) if chunk else self._decoder.close_located():
             is_whole = frame.text is not None and frame.fault is not ParseErrorCode.MESSAGE_TOO_LARGE
             text = frame.text if is_whole else None
-            size = "" if text is None else f" {len(text)} B"
+            size = {} if text is None else {"bytes": len(text)}
             if isinstance(item, list):
-                yield f"batch of {len(item)}{size}", text
+                yield {"kind": "batch", "items": len(item), **size}, text
                 for message in item:
-                    yield self._line(now, message, ""), None
+                    yield self._entry(now, message), None
             else:
-                yield self._line(now, item, size), text
+                yield {**self._entry(now, item), **size}, text
         if self._decoder.ended:
             self._has_ended = True
-            yield _LOG_ENDS, None
+            yield {"note": _LOG_ENDS}, None
 
-    def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str) -> str:
+    def _entry(self, now: float, message: Request | Notification | Response | ParseError) -> Entry:
         if isinstance(message, Request):
             self.pending[id_key(message.id)] = now, message.method
             # A peer that never responds must not fill the memory of the tap.
             # Calls in each direction; beyond this, the oldest is forgotten.
             if len(self.pending) > 4096:
                 self.pending.popitem(last=False)
-            return f"request {shorten(message.method)} id={_shown_id(message.id)}{size}"
+            return {"kind": "request", "method": message.method, "id": message.id}
         if isinstance(message, Notification):
-            return f"notification {shorten(message.method)}{size}"
+            return {"kind": "notification", "method": message.method}
         if isinstance(message, ParseError):
-            id = "" if message.id is None else f" id={_shown_id(message.id)}"
-            return f"invalid from the {SENDERS[self.direction]}{id}{size} {message.code.name}: {message.message}"
-        kind = "result" if message.error is None else f"error {message.error.code}"
+            id = {} if message.id is None else {"id": message.id}
+            return {"kind": "invalid", **id, "code": message.code.name, "reason": message.message}
+        kind = {"kind": "result"} if message.error is None else {"kind": "error", "code": message.error.code}
         called, method = self.called.pop(id_key(message.id), (None, ""))
-        ending = (
-            f"{(now - called) * 1000:.1f} ms"
-            if called is not None
-            else f"to no request of the {_PEERS[self.direction]}"
-        )
-        return f"{kind}{method and ' '}{shorten(method)} id={_shown_id(message.id)}{size} {ending}"
+        call = {} if called is None else {"method": method, "ms": round((now - called) * 1000, 3)}
+        return {**kind, "id": message.id, **call}
 
 
 def sides(
@@ -490,7 +527,3 @@ def sides(
 def _shown_text(text: bytes) -> str:
     """Return the text of a message on one line, without control characters."""
     return escape(" ".join(text.decode("utf-8", "backslashreplace").splitlines()))
-
-
-def _shown_id(id: MessageId) -> str:
-    return shorten(json.dumps(id, ensure_ascii=False))

@@ -211,6 +211,19 @@ def test_an_error(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert call(capfd, "call", "fail", *plain) == (1, "", said)
 
 
+@rows(
+    ("words", "status", "printed"),
+    [
+        (["add", "[1, 2]"], 0, '{"result":3}'),
+        (["echo", "n=12345678901234567890"], 0, '{"result":{"n":12345678901234567890}}'),
+        (["fail"], 1, '{"error":{"code":-32050,"message":"no\\u001b[31m","data":{"why":"\x9b"}}}'),
+        (["unknown"], 1, '{"error":{"code":-32601,"message":"Method not found"}}'),
+    ],
+)
+def test_json(words: list[str], status: int, printed: str, plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "call", "--json", *words, *plain) == (status, f"{printed}\n", "")
+
+
 def test_a_notification(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert call(capfd, "call", "--notify", "add", "a=1", "b=2", *plain) == (0, "", "")
 
@@ -501,7 +514,7 @@ def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     program = ["--", sys.executable, str(path)]
     lines = "method add(a: integer, b?: integer)  Add.\nmethod \\x1b[31m(x?)\nmethod None()\n"
     assert call(capfd, "list", *program) == (0, lines, "")
-    status, output, _ = call(capfd, "list", "--raw", *program)
+    status, output, _ = call(capfd, "list", "--json", *program)
     assert (status, len(json.loads(output)["methods"])) == (0, 3)
 
 
@@ -528,8 +541,10 @@ def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureF
 def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     status, output, said = call(capfd, "call", "--mcp", "add", "a=1", "b=2", *mcp_server)
     assert (status, json.loads(output)["structuredContent"], said) == (0, {"sum": 3}, "")
-    status, output, _ = call(capfd, "call", "--mcp", "add", "a=x", *mcp_server)
-    assert (status, json.loads(output)["isError"]) == (1, True)
+    status, output, _ = call(capfd, "call", "--mcp", "--json", "add", "a=x", *mcp_server)
+    assert (status, json.loads(output)["result"]["isError"]) == (1, True)
+    status, output, said = call(capfd, "call", "--mcp", "--json", "resources/read", "uri=no:such", *mcp_server)
+    assert (status, json.loads(output)["error"]["code"], said) == (1, -32602, "")
     status, output, _ = call(capfd, "call", "--mcp", "resources/read", "uri=file:///notes", *mcp_server)
     assert (status, json.loads(output)["contents"][0]["text"]) == (0, "note")
 

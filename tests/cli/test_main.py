@@ -133,8 +133,8 @@ CHECK_STATUS = """
 exit status:
   0    all messages are valid
   1    a message is invalid
-  2    the command line is wrong, a file cannot be read or checked as it is or has
-       no message, or the output cannot be written
+  2    the command line is wrong, a file cannot be read or checked as it is or
+       has no message, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """
@@ -206,6 +206,13 @@ def test_help(arguments: list[str], words: list[str], exit_status: str, capsys: 
     for word in words:
         assert word in output.out
     assert output.err == ""
+
+
+def test_every_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in ([], *[[name] for name in cli._COMMANDS]):
+        assert cli.main([*words, "--help"]) == 0
+        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], words
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_other_responses(tmp_path: Path) -> None:
         (1, 1.0, []),
         (True, 1, ["/result: true became 1"]),
         ([1, 2], [1], ["/result: an array of 2 became an array of 1"]),
-        ([1, {"a/b": None}], [1, {"a/b": 0}], ["/result/1/a/b: null became 0"]),
+        ([1, {"a/b": None}], [1, {"a/b": 0}], ["/result/1/a~1b: null became 0"]),
         ({"a": 1}, [], ["/result: an object became an array of 0"]),
         (
             list(range(7)),
@@ -154,6 +154,39 @@ def test_differences(before: Any, after: Any, expected: list[str], tmp_path: Pat
     done = run_here("replay", str(path), "--", sys.executable, "-c", code, json.dumps(result(1, after)))
     assert done.stdout.splitlines()[:-1] == [f"line 2: m: {line}" for line in expected]
     assert done.returncode == (1 if expected else 0)
+
+
+def test_json(tmp_path: Path) -> None:
+    """Every difference with both values, and a pointer that --ignore takes."""
+    before = {"a/b": 1, "gone": None, "long": list(range(7))}
+    lines: list[tuple[Sender, Any]] = [
+        ("client", request(1, "add", [{"a/b": 2, "long": [8] * 7}, 0])),
+        ("client", request(2, "echo")),
+        ("client", request(3, "tick")),
+        ("server", result(1, before)),
+    ]
+    code = "import sys; [print(sys.argv[1], flush=True) for _ in sys.stdin]"
+    after = {"a/b": 2, "new": "x", "long": [8] * 7}
+    server = [sys.executable, "-c", code, json.dumps(result(1, after))]
+    status, shown, _ = replayed(tmp_path, *lines, options=("--json",), server=server)
+    place = {"type": "difference", "line": 4, "method": "add"}
+    assert (status, [json.loads(line) for line in shown.splitlines()]) == (
+        1,
+        [
+            {**place, "pointer": "/result/a~1b", "before": 1, "after": 2},
+            {**place, "pointer": "/result/gone", "before": None},
+            *[{**place, "pointer": f"/result/long/{n}", "before": n, "after": 8} for n in range(7)],
+            {**place, "pointer": "/result/new", "after": "x"},
+            {"type": "summary", "responses": 1, "different": 1, "notifications": 0, "late": 0, "unrecorded": 2},
+        ],
+    )
+    options = ("--json", "--ignore", "/result/a~1b", "--ignore", "/result/gone", "--ignore", "/result/long")
+    status, shown, _ = replayed(tmp_path, *lines, options=(*options, "--ignore", "/result/new"), server=server)
+    assert (status, shown.count("\n")) == (0, 1)
+    mute = [sys.executable, "-c", MUTE]
+    status, shown, _ = replayed(tmp_path, *lines, options=("--json", "--timeout", "0.01"), server=mute)
+    late, summary = map(json.loads, shown.splitlines())
+    assert (status, late, summary["late"]) == (4, {**place, "reason": "no response came in time"}, 1)
 
 
 def test_what_is_no_recording(tmp_path: Path) -> None:

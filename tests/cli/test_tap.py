@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -493,13 +494,42 @@ def test_a_recording(tmp_path: Path) -> None:
     assert run("cat", data=text, options=["--record", str(tmp_path)]).returncode == 2
 
 
+def test_json(tmp_path: Path) -> None:
+    (tmp_path / "answers").write_bytes(
+        RESULT + b"[7]\n" + b'{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}\n'
+    )
+    command = ("sh", "-c", 'cat > /dev/null; cat "$0"/answers', str(tmp_path))
+    done = run(*command, data=REQUEST, options=["--json"])
+    logged = [json.loads(line) for line in done.stderr.splitlines()]
+    times = [entry.pop("time") for entry in logged]
+    assert times == sorted(times)
+    (milliseconds,) = [entry.pop("ms") for entry in logged if "ms" in entry]
+    assert 0 < milliseconds < 30_000
+    client, server = ({"connection": 1, "from": name} for name in ("client", "server"))
+    reason = "the message is not an object"
+    assert logged == [
+        {**client, "kind": "request", "method": "add", "id": 1, "bytes": 59},
+        {**server, "kind": "result", "id": 1, "method": "add", "bytes": 42},
+        {**server, "kind": "batch", "items": 1, "bytes": 3},
+        {**server, "kind": "invalid", "code": "NOT_AN_OBJECT", "reason": reason},
+        {**server, "kind": "error", "code": -1, "id": 2, "bytes": 59},
+        {"note": "the server ended with status 0; requests without a response: 0"},
+    ]
+    # The messages themselves, as in a recording.
+    data = b'{"jsonrpc":"2.0","method":"a","params":[1e4,{}]}\nprinted\n'
+    done = run("cat", data=data, options=["--json", "--payloads"])
+    lines = [line for line in done.stderr.splitlines() if b'"from":"client"' in line]
+    assert b',"message":{"jsonrpc":"2.0","method":"a","params":[1e4,{}]},"kind":"notification",' in b"".join(lines)
+    assert json.loads(lines[1])["invalid"] == "printed"
+
+
 def sides() -> tuple[tap.Side, tap.Side]:
     made = tap.sides("auto", JSONRPC)
     return made["->"], made["<-"]
 
 
 def lines_to_log(side: tap.Side, now: float, chunk: bytes) -> list[str]:
-    return [line for line, _ in side.lines(now, chunk)]
+    return ["".join(tap._words_of(entry, side)) for entry, _ in side.entries(now, chunk)]
 
 
 def test_latency() -> None:
