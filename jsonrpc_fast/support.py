@@ -368,37 +368,30 @@ class on_failure:  # as a function, like `contextlib.suppress`
                 await undone  # type: ignore[misc]
 
 
-class Waiters:
+class Waiters(list["asyncio.Future[None]"]):
     """Coroutines on asyncio that wait for the same event: until `wake` is called."""
 
-    __slots__ = ("_futures",)
-
-    def __init__(self) -> None:
-        self._futures: list[asyncio.Future[None]] | None = None
-
-    def __len__(self) -> int:
-        return 0 if self._futures is None else len(self._futures)
+    __slots__ = ()
 
     async def wait(self) -> None:
         """Wait for the next call of `wake`."""
         import asyncio
 
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._futures is None:
-            self._futures = []
-        self._futures.append(future)
+        self.append(future)
         # A cancelled waiter is still in the list; one that was woken is not.
         try:
             await future
         finally:
-            if self._futures is not None and future in self._futures:
-                self._futures.remove(future)
+            if future in self:
+                self.remove(future)
 
     def wake(self) -> None:
         """Let all waiters continue."""
-        # The list is replaced first: a waiter that waits again, as in a loop, is not woken by this call.
-        futures, self._futures = self._futures, None
-        for future in futures or ():
+        # The list is emptied first: a waiter that waits again, as in a loop, is not woken by this call.
+        futures = self[:]
+        self.clear()
+        for future in futures:
             if not future.done():  # cancelled, but its task has not run yet
                 future.set_result(None)
 

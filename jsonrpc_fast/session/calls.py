@@ -134,7 +134,7 @@ class Calls:
         self._newest_given_up = 0  # the number of the latest call that ended without a response
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
-        self._is_lost = False  # this side closes: a late response can no longer be recognised
+        self.is_lost = False  # this side closes: a late response can no longer be recognised
 
     # What is in flight.
 
@@ -310,7 +310,7 @@ class Calls:
         self._tombstones = _NO_TOMBSTONES
         for kept in (self._pending, self._deadlines, self._by_token, self._open_batches):
             kept.clear()
-        self._is_lost = True
+        self.is_lost = True
         return lost
 
     def _drop_dead_entries(self) -> None:
@@ -495,7 +495,7 @@ class Calls:
 
     def settle_otherwise(self, message: Response) -> list[Call] | None:
         """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
-        if self._is_lost or self.is_late_response(message.id):
+        if self.is_lost or self.is_late_response(message.id):
             return []
         error = message.error
         if message.id is None and error is None and self._rules.encoders.profile.missing_ids is True:
@@ -527,12 +527,12 @@ class Calls:
     def settle_malformed(self, fault: ParseError) -> list[Call] | None:
         """Return the calls that a malformed message settles: [] if it is a late response, None if it is neither."""
         if fault.code is ParseErrorCode.MISSING_ID:
-            return self._settle_unnamed(Outcome.FAULT, fault) or ([] if self._is_lost else None)
+            return self._settle_unnamed(Outcome.FAULT, fault) or ([] if self.is_lost else None)
         settled, is_late = [], False
         for id in fault.settles:
             call = self.settle(id, Outcome.FAULT)
             if call is None:
-                is_late = self._is_lost or self.is_late_response(id) or is_late
+                is_late = self.is_lost or self.is_late_response(id) or is_late
             else:
                 call.settled_by = fault
                 settled.append(call)

@@ -98,13 +98,13 @@ class Engine(Serving):
 
     def _receive_now(self, *kinds: type) -> None:
         """Receive the messages of these kinds that wait for a later turn."""
-        if self.late:
-            late, messages = self.late, list(self.late)
-            late.clear()
-            late.extend(message for message in messages if type(message) not in kinds)
-            for message in messages:
-                if type(message) in kinds:
-                    self._receive(message, None)
+        assert self.late is not None
+        late, messages = self.late, list(self.late)
+        late.clear()
+        late.extend(message for message in messages if type(message) not in kinds)
+        for message in messages:
+            if type(message) in kinds:
+                self._receive(message, None)
 
     def turn(self) -> None:
         if self.late is not None and self.batch is None and not self._waits_for_stream:
@@ -595,7 +595,8 @@ class Engine(Serving):
             tells_peer: Whether the peer is notified that it need not continue with them, if the convention allows it.
         """
         self.may_call = False
-        self._receive_now(Response)
+        if self.late:
+            self._receive_now(Response)
         self.driver.left()
         for call in self.calls.lose():
             self._settled(call)
@@ -607,9 +608,12 @@ class Engine(Serving):
 
         Of a batch that takes several turns only the responses are still received.
         """
-        self._receive_now(Response, Notification, list)
+        if self.late:
+            self._receive_now(Response, Notification, list)
         self.enter(Phase.LOST)
-        self.finish_batch()
-        self.lose_calls()
+        if self.late is not None or self.batch is not None:
+            self.finish_batch()
+        if not self.calls.is_lost:
+            self.lose_calls()
         self.requests.clear()
         self.cancel_all()

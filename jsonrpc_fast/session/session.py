@@ -29,7 +29,7 @@ from ..codec import Params, ParseError
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
-from ..support import check_seconds
+from ..support import Waiters, check_seconds
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import CALLBACKS, Transport, check_transport
@@ -100,7 +100,7 @@ class Session(Calling):
         check_transport(transport)
         driver = LoopDriver(transport, self)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        if isinstance(transport, Connection):
+        if isinstance(transport, Connection) and transport.encoders is not rules.encoders:
             rules = rules.with_encoders(transport.encoders)
         super().__init__(driver, Engine(driver, self.handlers, rules))
         self._state = _State.NEW
@@ -135,7 +135,8 @@ class Session(Calling):
         except BaseException:
             self._give_back(before)
             raise
-        self._start_heartbeat()
+        if self._heartbeat is not None:
+            self._start_heartbeat(self._heartbeat)
 
     def begin(self) -> None:
         """Do what `start` does, at once, with a connection that a server has accepted.
@@ -149,7 +150,8 @@ class Session(Calling):
         except BaseException:
             self._give_back(before)
             raise
-        self._start_heartbeat()
+        if self._heartbeat is not None:
+            self._start_heartbeat(self._heartbeat)
 
     def _begin(self) -> tuple[Any, ...]:
         """Set the callbacks of the transport, and return what they were before."""
@@ -178,14 +180,14 @@ class Session(Calling):
             setattr(self._transport, name, value)
         self._on_close()
 
-    def _start_heartbeat(self) -> None:
+    def _start_heartbeat(self, heartbeat: Heartbeat) -> None:
         transport = self._transport
-        if self._heartbeat is not None and self._state is _RUNNING:
+        if self._state is _RUNNING:
             if transport.received_chunks is None:
-                transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
-                transport.onfail = partial(self._count_failure, self._heartbeat)
+                transport.onmessage = partial(self._count_message, heartbeat, self._receiver())
+                transport.onfail = partial(self._count_failure, heartbeat)
             # The pings would mark a handler that starts the session as waiting.
-            detached(self._heartbeat.start)
+            detached(heartbeat.start)
 
     def __repr__(self) -> str:
         transport, engine = type(self._transport).__name__, self._engine
@@ -219,9 +221,17 @@ class Session(Calling):
         if self._state is _State.NEW:
             raise StateError("the session is not started")
         if self._driver.loop is not None:
-            while self._state is not _State.CLOSED:
-                await self._driver.changed.wait()
-            await self._wait_until_closed()
+            if self._state is not _State.CLOSED:
+                # Not `changed`, which the end of the peer's stream wakes, too.
+                waiters = Waiters()
+                wake = waiters.wake
+                self._close_callbacks += (wake,)
+                try:
+                    await waiters.wait()
+                finally:
+                    self._close_callbacks = tuple(each for each in self._close_callbacks if each is not wake)
+            if (work := self._ending()) is not None:
+                await work
 
     def add_close_callback(self, callback: Callable[[], object]) -> None:
         """Call a function of no arguments when the connection is closed, by either side or by a loss.
@@ -251,8 +261,12 @@ class Session(Calling):
             TypeError: `grace_seconds` is not a number.
             ValueError: `grace_seconds` is negative, infinite or NaN.
         """
-        seconds = self._engine.rules.close_seconds if isinstance(grace_seconds, Unset) else grace_seconds
-        check_seconds("grace_seconds", seconds)
+        seconds: float | None = self._engine.rules.close_seconds
+        if not isinstance(grace_seconds, Unset):
+            check_seconds("grace_seconds", grace_seconds)
+            seconds = grace_seconds
+        if self._state is _State.CLOSED and self._closer is None and not self._engine.runs:
+            return
         if self._state is _State.NEW:
             self._state = _State.CLOSED
             await self._transport.disconnect()
@@ -364,7 +378,8 @@ class Session(Calling):
 
     def _on_close(self) -> None:
         """Clean up after the connection is lost."""
-        self._stop_heartbeat()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         self._state = _State.CLOSED
         self._engine.lose()
         self._driver.stop()  # after `lose`, which may set a timer

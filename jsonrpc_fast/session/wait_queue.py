@@ -24,10 +24,7 @@ class WaitQueue:
         waiters: The waiters in order of arrival; read-only for callers.
     """
 
-    __slots__ = ("waiters",)
-
-    def __init__(self) -> None:
-        self.waiters: OrderedDict[object, asyncio.Future[bool] | None] = _NONE
+    waiters: OrderedDict[object, asyncio.Future[bool] | None] = _NONE
 
     def __len__(self) -> int:
         return len(self.waiters)

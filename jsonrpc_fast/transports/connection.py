@@ -53,7 +53,7 @@ from typing import Any, Final
 from .._parts import TaskPart
 from ..codec import Decoder, ParseError, decode
 from ..codec.encoders import PLAIN, Encoders
-from ..errors import ConnectionLost, StateError, lost, run_callback
+from ..errors import LOOP_EXITS, ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
 from ..support import Seldom, check_callable, check_count, check_seconds, check_type, logger_of
@@ -346,7 +346,11 @@ class Connection(Outbox):
         """Handle data that arrived on the channel; see `Events`."""
         self._chunks += 1
         if not self._reads or not data:
-            self._keep(data)
+            if data or not self._reads or not self.channel.is_accepted:
+                self._keep(data)  # the loss of a client's channel, which says why it ended, may follow its end at once
+            else:
+                self._has_ended, self._reads = True, False
+                self._finish_reading()
             return
         is_small = len(data) <= self._small_bytes
         try:
@@ -421,19 +425,27 @@ class Connection(Outbox):
             if self._has_backlog:
                 self._deliver_step(end)
             self._deliver_backlog(end)
-            if self._has_ended and self._may_deliver and not self._has_backlog:
-                self._deliver(self._decoded(self._decoder.close))  # an incomplete message
         finally:
             self.end_turn()
             if self._has_backlog or not self._may_deliver or not (self._has_ended or self._state is _LOST):
                 self.update()
-            elif self._state is _LOST:
-                self._end()
-            # After a framing fault the peer cannot expect responses.
-            elif self.onend is None or self._decoder.ended:
-                self.begin_closing()
             else:
-                self.report_end()
+                self._finish_reading()
+
+    def _finish_reading(self) -> None:
+        """Handle the end of the stream or of the channel, behind which nothing is left to deliver."""
+        if self._has_ended and (left := self._decoded(self._decoder.close)):  # an incomplete message
+            self._deliver(left)
+            if not self._may_deliver:
+                self.update()
+                return
+        if self._state is _LOST:
+            self._end()
+        # After a framing fault the peer cannot expect responses.
+        elif self.onend is None or self._decoder.ended:
+            self.begin_closing()
+        else:
+            self.report_end()
 
     def _deliver_backlog(self, end: float) -> None:
         """Deliver what has arrived until the time `end`."""
@@ -512,7 +524,12 @@ class Connection(Outbox):
         """Call `onend`, once: the peer has ended its stream, or this side has to end."""
         if self.onend is not None:
             onend, self.onend = self.onend, _nothing
-            self.run_callback("onend", onend)
+            try:
+                onend()
+            except LOOP_EXITS:
+                raise
+            except BaseException as error:
+                self.report_callback_error(error, "onend")
 
     # Closing.
 
@@ -537,7 +554,8 @@ class Connection(Outbox):
         """
         if self._state is State.CONNECTED or self._state is State.RUNNING:
             self.linger_turns = 0
-            self.flush()
+            if self._queue:
+                self.flush()
             self._stop(State.CLOSING)
             self._limit_closing(self._drain_seconds if isinstance(drain_seconds, Unset) else drain_seconds)
             self.finish_channel()
@@ -642,10 +660,10 @@ class Connection(Outbox):
     def _on_loss(self, fault: Exception | None) -> None:
         """Handle the end of the channel."""
         self.fault = self.fault or fault
-        self.close_outbox()
         # What arrived before the loss is delivered first: a call whose response is in it must not be sent again.
-        if self._state is State.RUNNING and (self._has_ended or self._has_backlog):
-            self._state = State.LOST
+        if self._state is _RUNNING and (self._has_ended or self._has_backlog):
+            self.close_outbox()
+            self._state = _LOST
             self.update()
         elif self._state is not State.LOST:
             self._end()
@@ -655,15 +673,20 @@ class Connection(Outbox):
         if self._state is State.CLOSED:
             return
         self._stop(State.CLOSED)
-        self._changed.wake()  # they continue in a later turn
-        self.keep_closing()
+        if self._closing_timer is not None:
+            self._closing_timer.cancel()
         fault: BaseException | None = self.fault
         if self.fault is not None:
             self._report(self.fault)
         if self._log is not None:
             self._log.closed(self.fault)
         if self.onclose is not None:
-            self.run_callback("onclose", self.onclose)
+            try:
+                self.onclose()
+            except LOOP_EXITS:
+                raise
+            except BaseException as error:
+                self.report_callback_error(error, "onclose")
         self.closed()
         # What is closed forms no cycle: it is freed although no garbage is collected. The frames of an error of the
         # system refer to the channel, and say nothing that its text does not.

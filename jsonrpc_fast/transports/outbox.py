@@ -101,7 +101,8 @@ class Outbox(Transport):
         self.is_open = self._takes_lines = self.is_blocked = False
         self._queue.clear()
         self._queued_bytes = 0
-        self._changed.wake()
+        if self._changed:
+            self._changed.wake()
 
     # Sending.
 

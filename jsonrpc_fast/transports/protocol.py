@@ -181,9 +181,8 @@ CALLBACKS: Final = (
 
 def drop_callbacks(transport: Transport) -> None:
     """Drop the callbacks of a transport that is closed: with what they belong to, they would form a cycle."""
-    attributes = vars(transport)
-    for name in CALLBACKS:
-        attributes.pop(name, None)
+    transport.onmessage = transport.onread = transport.onlate = transport.onerror = transport.onclose = None
+    transport.onend = transport.onstop = transport.onfail = transport.kept_bytes = None
 
 
 def check_transport(transport: object) -> None:

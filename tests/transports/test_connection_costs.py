@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import struct
+import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +21,7 @@ from jsonrpc_fast.transports import TcpServer, UnixServer
 from jsonrpc_fast.transports.websocket import WebSocketServer
 
 from ..support import memory
-from ..support.waiting import eventually
+from ..support.waiting import eventually, settle
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":3}\n'
@@ -34,6 +35,10 @@ HANDSHAKE = (
 
 MOST_BYTES = 5000
 """What the package may allocate for an idle session."""
+
+
+MOST_FRAMES = 140
+"""How many Python functions of the package, except its codec, may be called for a connection and one request."""
 
 
 class Client:
@@ -151,6 +156,35 @@ async def test_a_session_that_cannot_begin_ends_its_connection(tmp_path: Path, m
     assert [(each["message"], type(each["exception"])) for each in reports] == [
         ("exception in serve of a transport", ZeroDivisionError)
     ]
+
+
+async def frames_of_a_connection(address: Any) -> int:
+    """Return how many functions of the package, except its codec, are called for a connection and one request."""
+    package = Path(jsonrpc_fast.__file__).parent
+    entered: list[str] = []
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(package) and not path.is_relative_to(package / "codec"):
+            entered.append(frame.f_code.co_qualname)
+
+    async with Client("unix", address):
+        pass
+    await settle()
+    sys.setprofile(count)
+    try:
+        async with Client("unix", address):
+            pass
+        await settle()
+    finally:
+        sys.setprofile(None)
+    return len(entered)
+
+
+async def test_a_connection_calls_few_functions(tmp_path: Path) -> None:
+    """Each costs 1,500 instructions; asyncio itself calls about 300 for a connection."""
+    async with served("unix", tmp_path) as (_, address):
+        assert await frames_of_a_connection(address) < MOST_FRAMES
 
 
 async def test_an_idle_session_is_small(tmp_path: Path) -> None:

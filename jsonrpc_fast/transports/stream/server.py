@@ -297,7 +297,7 @@ class StreamServer:
             if self._silent_timer is None:
                 self._silent_timer = loop.call_later(self._first_message_seconds, self._close_silent)
         if self._begin is None or connection.channel is not connection.socket:
-            self._run(connection, self._serve_ready(connection))
+            self._run(connection)
             return
         try:
             self._connections[connection] = self._begin(connection)
@@ -331,14 +331,24 @@ class StreamServer:
                     ConnectionLost(f"the first message was not complete in {self._first_message_seconds} s")
                 )
 
-    def _run(self, connection: SocketTransport, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guard(connection, work))
+    def _run(self, connection: SocketTransport, ending: Coroutine[Any, Any, object] | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(self._work(connection, ending))
         if not task.done():  # an eager one may be
             self._tasks[connection] = task
 
-    async def _guard(self, connection: SocketTransport, work: Coroutine[Any, Any, object]) -> None:
+    async def _work(self, connection: SocketTransport, ending: Coroutine[Any, Any, object] | None) -> None:
         try:
-            await work
+            if ending is not None:
+                await ending
+            elif connection.channel is connection.socket or await self._is_ready(connection.channel):
+                if self._begin is not None:
+                    self._connections[connection] = self._begin(connection)
+                    return
+                await self._serve(connection)
+                if connection.state is State.IDLE:
+                    await connection.connect()  # TLS and WebSocket can still send their goodbye
+                if connection.state is State.CONNECTED:
+                    connection.begin_closing()
         except Exception as error:
             self._failed(connection, error)
         finally:
@@ -349,18 +359,6 @@ class StreamServer:
         if not (connection.socket.transport.is_closing() and isinstance(error, (ConnectionError, StateError))):
             connection.report_unhandled(error, "serve")
         connection.channel.abort()
-
-    async def _serve_ready(self, connection: SocketTransport) -> None:
-        if not await self._is_ready(connection.channel):
-            return
-        if self._begin is not None:
-            self._connections[connection] = self._begin(connection)
-            return
-        await self._serve(connection)
-        if connection.state is State.IDLE:
-            await connection.connect()  # TLS and WebSocket can still send their goodbye
-        if connection.state is State.CONNECTED:
-            connection.begin_closing()
 
     async def _is_ready(self, channel: SocketOrLayer) -> bool:
         """Wait for the handshakes of TLS and of WebSocket. Return False if one fails, or takes too long."""

@@ -161,6 +161,11 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         else:
             self.transport.pause_reading()
 
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether `finish` is followed by the loss, whatever the peer does."""
+        return self._has_ended and not self.unwritten
+
     def finish(self) -> None:
         # A half-closed socket still reads: data that the peer sends before it sees the end is not lost. Closing with
         # unread data would cause a reset, which would drop the data on its way to the peer.
@@ -238,7 +243,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.events.received(b"")
         if self._is_finishing:
             self.close()
-        return True  # sending continues
+        return not self.transport.is_closing()  # sending continues
 
     def pause_writing(self) -> None:
         pass  # the connection reads `unwritten` instead
@@ -367,6 +372,10 @@ class SocketTransport(Connection):
         if self._heartbeat is not None and not self.is_closing:
             self._heartbeat.start()
 
+    def _limit_closing(self, seconds: float | None) -> None:
+        if self.channel is not self.socket or not self.socket.ends_at_once:
+            super()._limit_closing(seconds)
+
     def closed(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -412,8 +421,8 @@ class StreamTransport(SocketTransport):
         self, channel: SocketOrLayer, *, idle_seconds: float | None = None, **options: Unpack[TransportOptions]
     ) -> None:
         super().__init__(channel, **options)
-        check_seconds("idle_seconds", idle_seconds)
         if idle_seconds is not None:
+            check_seconds("idle_seconds", idle_seconds)
             fault = ConnectionLost(f"nothing arrived for {idle_seconds} seconds")
             self._heartbeat = Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self.abort, fault))
 
