@@ -98,7 +98,7 @@ class ClientSubscriptions:
     def __init__(self, capabilities: ServerCapabilities, client: Client, seconds: float = 0.0) -> None:
         self.changes: dict[tuple[str, str], None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._client = client
+        self._client: Client | None = client  # until the end: it refers to these subscriptions
         self._seconds = seconds
         self._capabilities = capabilities
         self._changes = changes_filter(capabilities)
@@ -128,11 +128,12 @@ class ClientSubscriptions:
         self.streams.remove(stream)
 
     def end(self) -> None:
-        """End all streams. No changes are sent any more."""
+        """End all streams. No changes are sent any more, and the client is forgotten."""
         for stream in self.streams:
             stream.ended.set()
         if self._timer is not None:
             self._timer.cancel()
+        self._client = None
 
     def subscribe(self, uri: str) -> None:
         """Subscribe a legacy client to a resource.
@@ -172,7 +173,7 @@ class ClientSubscriptions:
             id: The id of the task.
             details: Returns the members of its `DetailedTask`.
         """
-        if not self._client.is_blocked:
+        if self._client is not None and not self._client.is_blocked:
             for stream in self.streams:
                 if id in stream.filter.get(TASK_IDS, ()):
                     params = {"_meta": stream.meta(), **details()}
@@ -180,19 +181,24 @@ class ClientSubscriptions:
 
     def add_change(self, method: str, subject: str) -> None:
         """Notify the client soon, and once, of a change: of a list, by its kind, or of a resource, by its URI."""
+        if self._client is None:
+            return
         if not self.changes:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._notify)
         self.changes[method, subject] = None
 
     def _notify(self) -> None:
-        if self._client.is_blocked:
+        client = self._client
+        if client is None:
+            return
+        if client.is_blocked:
             # Kept, not dropped: a client that misses a change would show an old list forever.
             self._timer = asyncio.get_running_loop().call_later(0.5, self._notify)
             return
         # Emptied first, because sending may run code that changes lists again.
         changes, self.changes = self.changes, {}
         for change in changes:
-            self._client.push(self._client.notifications_of(*change))
+            client.push(client.notifications_of(*change))
 
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from jsonrpc_fast.mcp.http import MemoryEventStore
 from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server, ToolError, WholeResult
 
+from ...support import memory
 from ...support.mcp_http import Exchange, begin_session, body_of, call, modern, request
 from ...support.session_pairs import sessions
 from ...support.tables import rows
@@ -398,4 +400,28 @@ async def test_params_that_the_protocol_refuses_are_refused() -> None:
     given = modern(request(1, "tools/call", name="sync0", arguments={}, requestState="forged"))
     _, body = await Exchange(app, given["json"], headers=given["headers"]).events()
     assert orjson.loads(body["body"])["error"]["code"] == -32602
+    await app.close()
+
+
+async def test_the_end_of_the_session_leaves_no_cycle() -> None:
+    app = McpEndpoint(Tools().server, event_store=None)
+
+    async def run() -> None:
+        for _ in range(5):
+            session = await begin_session(app)
+            assert (await Exchange(app, None, session, "DELETE").events())[0]["status"] == 200
+
+    await run()
+    memory.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await run()
+        gc.collect()
+        found = {type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("jsonrpc_fast")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert found == set()
     await app.close()
