@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, dataclass_transform, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, cast, dataclass_transform, get_args
 
 from .support import check_count
 
@@ -76,12 +77,24 @@ class _Record:
             raise AttributeError(f"{type(self).__name__} is immutable: use replace")
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed: `JSONRPC.replace(extra_members=False)`."""
-        return type(self)(**{**self.__dict__, **changes})
+        """Return a copy with some fields changed: `JSONRPC.replace(extra_members=False)`.
+
+        The last ones are remembered: rules are prepared once for a profile, which takes as long as 500 messages, and a
+        function may replace a field in each call.
+        """
+        try:
+            return cast("Self", _replaced(self, **changes))
+        except TypeError:  # also of a value without a hash: the check says what is wrong with it
+            return type(self)(**{**self.__dict__, **changes})
 
     def __replace__(self, **changes: Any) -> Self:
         """Do the same for `copy.replace`."""
         return self.replace(**changes)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _replaced(record: _Record, **changes: Any) -> _Record:
+    return type(record)(**{**record.__dict__, **changes})
 
 
 class Limits(_Record):

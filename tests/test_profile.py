@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import jsonrpc_fast
-from jsonrpc_fast.profile import JSONRPC, PRESETS, Limits, Profile, is_at_least_as_strict
+from jsonrpc_fast.profile import CLIENT, JSONRPC, PRESETS, Limits, Profile, is_at_least_as_strict
 
 from .support.tables import rows
 
@@ -138,6 +138,11 @@ def test_replace() -> None:
     assert (strict.extra_members, strict.limits.depth, strict.name) == (False, 5, "jsonrpc")
     assert (JSONRPC.extra_members, JSONRPC.limits.depth) == (True, 1024)
     assert strict.replace() == strict
+    # A function that replaces a field in each call does not prepare the rules in each call.
+    assert CLIENT.replace(missing_ids=True) is CLIENT.replace(missing_ids=True)
+    assert type(JSONRPC.limits.replace(depth=5)) is Limits
+    with pytest.raises(TypeError, match="limits must be of type Limits, not list"):
+        JSONRPC.replace(limits=[])
     assert JSONRPC.replace(name="other") != JSONRPC
     with pytest.raises(TypeError):
         JSONRPC.replace(other=True)

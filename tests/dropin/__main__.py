@@ -138,10 +138,10 @@ def check(project: Project, folder: Path) -> bool:
     after = folder / "port"
     gone, new = ported(project, before, after)
     print(f"{project.name} {project.version}: -{gone} +{new} lines", flush=True)
-    is_well = True
+    is_well = new <= gone
     if project.tests:
         results = [tested(project, sources, python) for sources in (before, after)]
-        is_well = results[0] == results[1] and " failed" not in results[1]
+        is_well &= results[0] == results[1] and " failed" not in results[1]
         print(f"  its tests: before {results[0]}; after {results[1]}", flush=True)
     else:
         print("  its tests are not in the source distribution", flush=True)

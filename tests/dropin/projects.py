@@ -49,6 +49,7 @@ _BASE: Final = "jsonrpc_base/jsonrpc.py"
 _MULTILSPY: Final = "src/multilspy/lsp_protocol_handler/server.py"
 _DAEMON: Final = "src/electrumx/server/daemon.py"
 _SHELLY: Final = "aioshelly/rpc_device/wsrpc.py"
+_SHELLY_JSON: Final = "aioshelly/json.py"
 _ARIA: Final = "src/aria2p/_internal/client.py"
 _PYLSPCLIENT: Final = "pylspclient/json_rpc_endpoint.py"
 _ROBOCORP: Final = "robotframework_ls/vendored/robocorp_ls_core/jsonrpc/streams.py"
@@ -239,19 +240,29 @@ PROJECTS: Final = (
         "13.35.0",
         ".",
         (
-            Edit(_SHELLY, "import json_bytes, json_loads", "import json_encoder_default, json_loads"),
             Edit(
-                _SHELLY,
-                "from yarl import URL\n",
-                "import orjson\nfrom jsonrpc_fast import CLIENT, decode_dict, encode_dict\nfrom yarl import URL\n",
+                _SHELLY_JSON,
+                "from typing import Any\n\nimport orjson\n",
+                "from functools import partial\nfrom typing import Any\n\n"
+                "import orjson\nfrom jsonrpc_fast import CLIENT, decode_dict, encode_dict\n",
             ),
-            Edit(_SHELLY, "json_loads(msg.data)", "decode_dict(msg.data, CLIENT)"),
             Edit(
-                _SHELLY,
-                "json_bytes(data)",
-                "encode_dict(\n            data,\n            CLIENT,\n            delimited=False,\n"
-                "            default=json_encoder_default,\n            option=orjson.OPT_NON_STR_KEYS,\n        )",
+                _SHELLY_JSON,
+                "json_loads = orjson.loads\n",
+                "json_loads = orjson.loads\nmessage_loads = partial(decode_dict, profile=CLIENT)\n",
             ),
+            Edit(
+                _SHELLY_JSON,
+                "def json_bytes(",
+                "json_bytes = partial(\n    encode_dict,\n    profile=CLIENT,\n    delimited=False,\n"
+                "    option=orjson.OPT_NON_STR_KEYS,\n    default=json_encoder_default,\n)\n",
+                "    )\n",
+            ),
+            Edit(_SHELLY, "import json_bytes, json_loads", "import json_bytes, json_loads, message_loads"),
+            Edit(_SHELLY, "json_loads(msg.data)", "message_loads(msg.data)"),
+            # The fault says what is wrong, and where, without the text.
+            Edit(_SHELLY, "            payload = msg.data\n", "", 'errors="replace")\n'),
+            Edit(_SHELLY, "invalid JSON: {payload}", "invalid JSON: {err}"),
         ),
     ),
     Project(
@@ -259,12 +270,17 @@ PROJECTS: Final = (
         "0.12.3",
         "src",
         (
+            Edit(_ARIA, "\nimport json\n", "\n"),
             Edit(
                 _ARIA,
                 "from loguru import",
                 "from jsonrpc_fast import CLIENT, decode_dict, encode_dict\nfrom loguru import",
             ),
-            Edit(_ARIA, "json.dumps(payloads)", "encode_dict(payloads, CLIENT, delimited=False).decode()"),
+            Edit(
+                _ARIA,
+                "        payload: str = json.dumps(payloads)\n        responses = self.post(payload)\n",
+                "        responses = self.post(encode_dict(payloads, CLIENT, delimited=False).decode())\n",
+            ),
             Edit(
                 _ARIA,
                 "return json.dumps(payload) if",
@@ -288,7 +304,7 @@ PROJECTS: Final = (
         ".",
         tuple(
             edit
-            for module in ("api", "aioapi")
+            for module, timeout in (("api", ", timeout=self.timeout"), ("aioapi", ""))
             for edit in (
                 Edit(
                     f"zabbix_utils/{module}.py",
@@ -302,8 +318,9 @@ PROJECTS: Final = (
                 ),
                 Edit(
                     f"zabbix_utils/{module}.py",
-                    "json.loads(resp.read().decode('utf-8'))",
-                    "decode_dict(resp.read(), CLIENT)",
+                    "            resp = ul.urlopen(",
+                    f"            resp_json = decode_dict(ul.urlopen(req, context=ctx{timeout}).read(), CLIENT)\n",
+                    "json.loads(resp.read().decode('utf-8'))\n",
                 ),
             )
         ),
