@@ -10,7 +10,19 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from ..codec import Notification, Params
 from ..codec._backend import decoded
@@ -131,6 +143,14 @@ class Caller:
             Exception: As in `call`, but no InvalidResponse: any other body of an HTTP response is ignored.
         """
         await self._send(method, params, False, False, **options)
+
+    if not TYPE_CHECKING:  # type checkers refuse `with`
+
+        def __enter__(self) -> NoReturn:
+            cure = "without an event loop, use session.blocking, mcp.blocking or HttpClient in `with`"
+            raise TypeError(f"use {type(self).__name__} in `async with`; {cure}")
+
+        def __exit__(self, *_: object) -> None: ...
 
     # `*_`, which is always empty, lets type checkers accept the options of each subclass.
     async def _send(self, method: str, params: Params, is_call: bool, is_typed: bool, *_: Any, **options: Any) -> Any:

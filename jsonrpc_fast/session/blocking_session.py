@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from ..errors import ConnectionLost, StateError
 from ..handlers import Handlers
-from ..handlers.caller import BlockingBatchCaller
+from ..handlers.caller import BlockingBatchCaller, Caller
 from ..transports import Transport
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
@@ -236,8 +236,11 @@ def blocking(
             `ReconnectingSession`.
         ValueError: The value of an option is out of range.
     """
-    if not isinstance(transport, ReconnectingSession):
-        return BlockingSession(Session(transport, handlers, **options))
-    if handlers is not None or options:
-        raise TypeError("a ReconnectingSession has its handlers and options already")
-    return BlockingSession(transport)
+    if isinstance(transport, ReconnectingSession):
+        if handlers is not None or options:
+            raise TypeError("a ReconnectingSession has its handlers and options already")
+        return BlockingSession(transport)
+    if isinstance(transport, Caller):
+        cure = "give blocking the arguments of Session, and mcp.blocking those of mcp.connect"
+        raise TypeError(f"transport must be a Transport, not {type(transport).__name__}: {cure}")
+    return BlockingSession(Session(transport, handlers, **options))

@@ -299,6 +299,7 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
     ("words", "status", "said"),
     [
         (["add", "--", "/no/such/program"], 127, "/no/such/program: No such file or directory"),
+        (["add", "--", "python x.py"], 127, "No such file or directory; pass the program and its arguments separately"),
         (["add", "--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
         (["add", "--", sys.executable, "-c", ""], 3, "the connection is closed"),
         (

@@ -193,6 +193,15 @@ def test_a_reconnecting_session() -> None:
             blocking(session, {"add": max})
 
 
+def test_an_asynchronous_client_in_a_script_names_the_blocking_one() -> None:
+    session = Session(client_of(1))
+    cure = r"^use Session in `async with`; without an event loop, use session\.blocking, "
+    with pytest.raises(TypeError, match=cure), session:  # type: ignore[attr-defined]
+        pass
+    with pytest.raises(TypeError, match=r"^transport must be a Transport, not Session: give blocking "):
+        blocking(session)  # type: ignore[arg-type]
+
+
 INTERRUPTED = """
 import asyncio, os, signal, sys, threading
 from jsonrpc_fast.session import blocking

@@ -32,12 +32,9 @@ _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
 
 
 def _cure(command: Sequence[str], error: OSError) -> str:
-    """Return what to do about a command that does not exist and looks like something else."""
+    """Return what to do about a command that does not exist and looks like a URL."""
     if not isinstance(error, FileNotFoundError) or len(command) != 1 or error.filename != command[0]:
         return ""
-    words = command[0].split()
-    if len(words) > 1:
-        return "; pass the program and its arguments separately"
     return "; a URL begins with http:// or https://" if re.match(r"[\w.\-\[\]:]+:\d+(/|$)", command[0]) else ""
 
 

@@ -57,11 +57,14 @@ class Program:
                 cwd=self.cwd,
             )
         except OSError as fault:
-            if self.cwd is None or fault.filename != self.cwd:
+            if self.cwd is not None and fault.filename == self.cwd:
+                # Without this, the text would say that the program is missing.
+                text = f"the working directory cannot be used: {fault.strerror}"
+            elif isinstance(fault, FileNotFoundError) and len(self.command) == 1 and " " in self.command[0]:
+                text = f"{fault.strerror}; pass the program and its arguments separately"
+            else:
                 raise
-            # Without this, the text would say that the program is missing.
-            text = f"the working directory cannot be used: {fault.strerror}"
-            raise OSError(fault.errno, text, self.cwd) from None
+            raise OSError(fault.errno, text, fault.filename) from None
 
 
 class Child:
