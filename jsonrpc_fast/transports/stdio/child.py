@@ -78,11 +78,14 @@ class Child:
     Attributes:
         pid: Its id.
         returncode: Its exit code, -N if signal N ended it; None while it runs.
+        is_closing: Whether this side ends it. Then the processes that it started and left behind end with it, unless
+            they lead sessions of their own, as daemons do.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], leads_session: bool, on_exit: Callable[[int], None]) -> None:
         self.pid: int = process.pid
         self.returncode: int | None = None
+        self.is_closing: bool = False
         self._process = process
         self._leads_session = leads_session
         self._on_exit = on_exit
@@ -125,9 +128,20 @@ class Child:
 
     def _reap(self) -> None:
         self.close()
+        self._end_group()
         self._ended(self._process.wait())
 
+    def _end_group(self) -> None:
+        """End what the process has left behind. Until the process is reaped, no other group can have its number."""
+        if self.is_closing and sys.platform != "win32" and self._leads_session:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGTERM)
+
     def _wait(self) -> None:
+        if hasattr(os, "waitid"):  # not on Windows, nor on macOS before 3.13
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+                self._end_group()
         returncode = self._process.wait()
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._ended, returncode)

@@ -149,6 +149,8 @@ class ChildChannel(DescriptorChannel):
 
     def finish(self) -> None:
         self._is_begun = True
+        if self.child is not None:
+            self.child.is_closing = True
         self._is_ended_here = not self._has_ended
         if self._has_ended:
             self._report_end()
@@ -158,7 +160,7 @@ class ChildChannel(DescriptorChannel):
     def abort(self) -> None:
         """Drop the channel without giving the child time to end on its own."""
         if self.child is not None and not self._is_lost:
-            self._is_begun = True
+            self._is_begun = self.child.is_closing = True
             self._writer.close()
             self._terminate()
 
@@ -251,7 +253,8 @@ class StdioClient(Connection):
         stderr: Where its stderr goes: "inherit" (to this process's stderr), "discard", a file with a descriptor, or a
             function that is called with each line as text, without the line ending.
         own_session: Whether the child leads its own session (POSIX). Then Ctrl-C in the terminal does not reach
-            it, and terminating or killing it includes the processes that it started.
+            it, and the processes that it started and left behind end with it when this side closes, unless they lead
+            sessions of their own.
         exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM, and then
             again, before it gets SIGKILL.
         options: Options of `Connection`. By default, text that the program prints between messages is skipped and

@@ -256,11 +256,12 @@ def test_a_task_may_still_close_its_child_at_the_end_of_the_loop() -> None:
     assert children[0].returncode == 7
 
 
+def refuse(*_: object) -> int:
+    raise PermissionError
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for each child")
 async def test_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise PermissionError
-
     monkeypatch.setattr(os, "pidfd_open", refuse)
     child = Child(["sh", "-c", "exit 3"])
     await child.start()
@@ -361,6 +362,27 @@ async def test_processes_that_a_child_started(own_session: bool, tmp_path: Path)
         os.kill(int(note.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs os.waitid")
+@pytest.mark.parametrize("has_pidfds", [True, False])
+async def test_what_a_child_leaves_behind_ends_with_it(
+    has_pidfds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_pidfds:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+    note = tmp_path / "pid"
+    # The child ends by itself when its stdin is closed. One of the processes that it started leads a session.
+    script = 'sleep 30 <&- >&- & echo $! > "$0"; setsid sleep 30 <&- >&- & echo $! >> "$0"; cat > /dev/null'
+    child = Child(["sh", "-c", script, str(note)])
+    await child.start()
+    await eventually(lambda: note.exists() and len(note.read_text().split()) == 2)
+    left, daemon = (Path(f"/proc/{pid}") for pid in note.read_text().split())
+    await child.close()
+    assert child.returncode == 0
+    await eventually(lambda: state_of(left) in ("", "Z"))
+    assert state_of(daemon) not in ("", "Z")
+    os.kill(int(daemon.name), signal.SIGKILL)
+
+
 async def test_a_stdout_that_outlives_the_child() -> None:
     child = Child(["sh", "-c", 'sleep 20 & echo \'{"jsonrpc":"2.0","method":"bye"}\''])
     await child.start()
@@ -448,7 +470,8 @@ def test_a_server_whose_client_is_killed_ends() -> None:
 @pytest.fixture
 def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads read and write, as on Windows, where the loop cannot wait for descriptors."""
-    monkeypatch.setattr(client, "open_reader", descriptors.ThreadReader)
+    reader = descriptors.ThreadReader
+    monkeypatch.setattr(client, "open_reader", lambda *arguments: reader(*arguments, *(4096,) * (4 - len(arguments))))
     monkeypatch.setattr(client, "open_writer", descriptors.ThreadWriter)
 
 
