@@ -31,17 +31,18 @@ input, select, textarea { width: 100%; min-width: 0; padding: .4rem .5rem; borde
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 1px }
 .tools { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; margin: 1rem 0; position: sticky; top: 0;
   padding: .5rem 0; background: Canvas }
-details { border: 1px solid var(--line); border-radius: 8px; margin: .5rem 0; padding: 0 1rem }
+details { border: 1px solid var(--line); border-radius: 8px; margin: .5rem 0; padding: 0 1rem; scroll-margin-top: 5rem }
 details[open] { padding-bottom: 1rem }
 summary { cursor: pointer; padding: .6rem 0; overflow-wrap: anywhere }
-summary code { color: var(--accent); font-weight: bold }
+summary code { color: var(--accent); font-weight: bold; word-break: break-all }
 summary small { display: block }
 small, .type { opacity: .75 }
 form > label { display: grid; grid-template-columns: 11rem 1fr; gap: .2rem .75rem; margin: .4rem 0; align-items: start }
-label span { overflow-wrap: anywhere }
+label span { overflow-wrap: anywhere; padding-top: .35rem }
 button { padding: .4rem 1.2rem; border: 0; border-radius: 6px; background: var(--accent); color: Canvas; font: inherit;
   cursor: pointer }
-pre { background: var(--soft); padding: .6rem; border-radius: 6px; overflow: auto; max-height: 30rem; margin: .5rem 0 }
+pre { background: var(--soft); padding: .6rem; border-radius: 6px; overflow: auto; max-height: 30rem; margin: .5rem 0;
+  white-space: pre-wrap; overflow-wrap: anywhere }
 .bad { color: var(--bad) }
 @media (max-width: 40rem) { .tools, form > label { grid-template-columns: 1fr } .tools { position: static } }
 """
@@ -215,8 +216,9 @@ const begin = async () => {
   open();
 };
 const open = () => {
-  const box = at(decodeURIComponent(location.hash.slice(1)));
-  if (box && box.tagName === "DETAILS") { box.open = true; box.scrollIntoView() }
+  const box = [...at("methods").children].find(box => location.hash === "#" + encodeURIComponent(box.id)
+    || location.hash === "#" + box.id);
+  if (box) { box.open = true; box.scrollIntoView() }
 };
 at("search").oninput = () => {
   const words = at("search").value.toLowerCase().split(/\s+/);

@@ -39,6 +39,7 @@ def described() -> Handlers:
     def paint(color: Literal["red", "green"], note: str = "", deep: bool = False) -> list[Any]:
         return [color, note, deep]
 
+    handlers.register("title", lambda: None)  # an id of the page itself
     return handlers
 
 
@@ -122,6 +123,14 @@ SEARCH = """
   return [...document.querySelectorAll("details")].filter(box => !box.hidden).map(box => box.id);
 })()
 """
+LINK = """
+(async () => {
+  location.hash = "#title";
+  while (!document.querySelector("details#title").open) await new Promise(resolve => setTimeout(resolve, 20));
+  return document.querySelector("details#title").getBoundingClientRect().top >=
+    document.querySelector(".tools").getBoundingClientRect().bottom;
+})()
+"""
 LABELS = """[...document.querySelectorAll("input, select, textarea")].every(field => field.labels.length > 0)"""
 WIDTH = "document.documentElement.scrollWidth <= innerWidth"
 
@@ -130,10 +139,10 @@ WIDTH = "document.documentElement.scrollWidth <= innerWidth"
 @pytest.mark.time_limit(100)
 async def test_a_browser_shows_and_calls_the_methods(tmp_path: Path) -> None:
     async with serving(Endpoint(described(), page=True)) as url:
-        values, requests, faults = await asyncio.to_thread(visit, url, [CALL, SEARCH, LABELS, WIDTH], tmp_path)
+        values, requests, faults = await asyncio.to_thread(visit, url, [CALL, LINK, SEARCH, LABELS, WIDTH], tmp_path)
     assert json.loads(values[0])["result"] == 12345678901234567891
     assert "12345678901234567891" in values[0]  # no number has passed through one of JavaScript
-    assert values[1:] == [["paint"], True, True]
+    assert values[1:] == [True, ["paint"], True, True]
     assert {request.split("/")[2] for request in requests} == {url.split("/")[2]}
     assert faults == []
 
