@@ -22,7 +22,7 @@ from ..codec import Decoder, Notification, ParseError, Request, Response, decode
 from ..codec.located import ItemBlock, Located, LocatingDecoder
 from ..codes import Hint, ParseErrorCode
 from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
-from ..profile import PRESETS, Profile
+from ..profile import CLIENT, LSP, PRESETS, Profile
 from ..testing.recordings import is_recording, read_recording
 from ..types import Classification
 from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
@@ -196,26 +196,34 @@ class _RecordingDecoder:
 
 
 class _Suggestions:
-    """Finds the first preset, in the order of `PRESETS`, under which a stream has no fault."""
+    """Finds the first preset, in the order of `PRESETS`, under which a stream has no fault. Headers suggest LSP first.
+
+    Attributes:
+        refused: The first fault under CLIENT, which accepts most.
+    """
 
     def __init__(self, framing: Framing) -> None:
-        self._decoders = {name: Decoder(framing, profile, raw=True) for name, profile in PRESETS.items()}
+        names = sorted(PRESETS, key=lambda name: framing != "content-length" or name != LSP.name)
+        self._decoders = {name: Decoder(framing, PRESETS[name], raw=True) for name in names}
+        self.refused: ParseError | None = None
 
     def feed(self, data: bytes) -> None:
         self._decoders = {
-            name: decoder for name, decoder in self._decoders.items() if not _have_fault(decoder.feed(data))
+            name: decoder for name, decoder in self._decoders.items() if self._accepts(name, decoder.feed(data))
         }
 
     def close(self) -> str | None:
         """Return the name of the preset; None if there is none."""
-        return next((name for name, decoder in self._decoders.items() if not _have_fault(decoder.close())), None)
+        return next((name for name, decoder in self._decoders.items() if self._accepts(name, decoder.close())), None)
 
-
-def _have_fault(items: list[Any]) -> bool:
-    for item in items:
-        if type(item) is ParseError or (type(item) is list and any(type(each) is ParseError for each in item)):
-            return True
-    return False
+    def _accepts(self, name: str, items: list[Any]) -> bool:
+        for item in items:
+            for each in item if type(item) is list else (item,):
+                if type(each) is ParseError:
+                    if name == CLIENT.name:
+                        self.refused = each
+                    return False
+        return True
 
 
 class _Report:
@@ -273,7 +281,11 @@ class _Report:
             return
         if suggestions is not None:
             preset = suggestions.close()
-            advice = "no preset accepts all messages" if preset is None else f"valid with --profile {preset}"
+            advice = f"valid with --profile {preset}"
+            if preset is None:
+                advice = "no preset accepts all messages"
+                if suggestions.refused is not None:
+                    advice += f": client refuses {suggestions.refused.code.name}"
             print(f"{escape(self._file)}: {advice}")
         if self._options.quiet:
             return

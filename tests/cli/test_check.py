@@ -531,8 +531,15 @@ def test_messages_that_end_in_another_byte(file: Path, capsys: pytest.CaptureFix
         ([b'{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}'], "valid with --profile lenient"),
         ([b'{"id":1,"result":3}\n', b'[{"id":2,"result":3}]\n'], "valid with --profile client"),
         ([b'{"id":1,"method":"slim.request","params":[],"result":{}}\n'], "valid with --profile client"),
-        ([REQUEST, b'{"result":3}\n'], "no preset accepts all messages"),
-        ([REQUEST, b'{"jsonrpc":"2.0","method":1}'], "no preset accepts all messages"),
+        (
+            [REQUEST, b'{"id":1,"result":3,"error":null}\n', b'{"id":1,"error":"x","params":null}\n'],
+            "valid with --profile client",
+        ),
+        ([REQUEST, b'{"result":3}\n'], "no preset accepts all messages: client refuses MISSING_ID"),
+        (
+            [REQUEST, b'{"jsonrpc":"2.0","method":1}'],
+            "no preset accepts all messages: client refuses INVALID_METHOD_TYPE",
+        ),
     ],
 )
 def test_suggest(file: Path, capsys: pytest.CaptureFixture[str], lines: list[bytes], advice: str) -> None:
@@ -542,6 +549,12 @@ def test_suggest(file: Path, capsys: pytest.CaptureFixture[str], lines: list[byt
     cli.main(["check", "--suggest", "--json", "f"])
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert summary["suggested"] == (None if advice.startswith("no") else advice.rpartition(" ")[2])
+
+
+def test_headers_suggest_lsp(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(frame(b'{"jsonrpc":"2.0","id":1,"method":"shutdown","params":null}', "content-length"))
+    cli.main(["check", "--suggest", "--framing", "content-length", "--quiet", "f"])
+    assert capsys.readouterr().out.splitlines()[-1] == "f: valid with --profile lsp"
 
 
 @pytest.mark.parametrize("start", ["d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d", "0a0d0d0a"])
@@ -565,7 +578,7 @@ def test_the_messages_of_a_recording(file: Path, capsys: pytest.CaptureFixture[s
         f"f:4: byte {places[3]}, item 0: NOT_AN_OBJECT: the message is not an object",
         f"f:4: byte {places[3]}, item 1: NOT_AN_OBJECT: the message is not an object",
         f"f:5: byte {sum(map(len, lines)) + 9}: MALFORMED_JSON: the text is not JSON",
-        "f: no preset accepts all messages",
+        "f: no preset accepts all messages: client refuses MALFORMED_JSON",
         "f: request 1, notification 0, result 0, error 0, batch 1, invalid 5",
         "f: MALFORMED_JSON 2",
         "f: NOT_AN_OBJECT 2",
