@@ -166,6 +166,43 @@ def test_both_decoders_give_the_items_of_the_frames(
             assert items[:-1] == expected[:-1]
 
 
+WHOLE = st.lists(
+    st.sampled_from(
+        [
+            ONE,
+            b'{"jsonrpc":"2.0","method":"m","params":{"a":[1,{"b":"}\\"\xe4\xb8\xad"}]}}',
+            b'{"jsonrpc":"2.0",\n "id":1,\n "result":{\n }\n}',
+            b'{"jsonrpc":"2.0","id":1,"result":null,"error":null}',
+            b'{"jsonrpc":"2.0","id":1,"result":"\n{"}',
+            b'{"jsonrpc":"2.0","id":1,"result":"\x1e"}',
+            b'{"jsonrpc":"2.0","id":1,"result":2',
+            b'[{"jsonrpc":"2.0","id":1,"method":"a"},{}]',
+            *[b"\x1e", b"\n", b"\n", b"\r\n", b" ", b"{", b"}", b'"', b"x"],
+        ]
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+@given(data=WHOLE, sizes=st.lists(st.integers(0, 90)), limit=st.sampled_from([37, 60, 1000]))
+def test_whole_messages_on_lines_or_not(impl: ModuleType, data: bytes, sizes: list[int], limit: int) -> None:
+    """The core reads them on another path."""
+    profile = JSONRPC.replace(limits=Limits(message_bytes=limit))
+    for framing, has_marks in (("concatenated", False), ("json-seq", True)):
+        frames = ConcatenatedFrames(limit, has_marks)
+        expected = [
+            describe(impl.decode(found.text + b" " * limit if found.fault else found.text, profile))
+            for found in frames.feed(data)
+        ]
+        for chunks in ([data], cut(data, sizes)):
+            for maximum in (None, 1):
+                decoder = impl.Decoder(framing, profile)
+                items = [item for chunk in chunks for item in decoder.feed(chunk, maximum)]
+                while decoder.has_more:
+                    items += decoder.feed(b"", 1)
+                assert [describe(item) for item in items] == expected
+
+
 def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> None:
     frames = ConcatenatedFrames(5, False)
     assert frames.feed(b' {"a":') == []

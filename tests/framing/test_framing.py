@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, get_args
 
@@ -14,13 +15,14 @@ from jsonrpc_fast import BACKEND, Decoder
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.framing import FrameReader
 from jsonrpc_fast.framing.detector import frames_of as frames_splitter
-from jsonrpc_fast.framing.frames import FRAMINGS, STREAM_FRAMINGS, Frame, Framing, frame
+from jsonrpc_fast.framing.frames import FRAMINGS, STREAM_FRAMINGS, Frame, Framing, StreamFraming, frame
 from jsonrpc_fast.framing.lines import LineFrames
 
 from ..support.chunks import bytewise, cut
 from ..support.memory import measured
 from ..support.places import ROOT
 from ..support.tables import rows
+from ..support.timing import min_seconds, thread_seconds
 
 BOM = b"\xef\xbb\xbf"
 PIECES = st.lists(
@@ -257,6 +259,21 @@ class TestTable:
         assert tuple(_core.READERS) == STREAM_FRAMINGS
         for framing in STREAM_FRAMINGS:
             assert type(_core.Decoder(framing)._frames) is _core.READERS[framing]
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(BACKEND != "cython", reason="the core is not in use")
+    def test_the_core_reads_each_at_the_speed_of_lines(self) -> None:
+        """64 KB of small messages. Server-sent events have several lines for each message."""
+        for body in (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"%b"}}' % (b"a" * size) for size in (1, 270)):
+            framings = [framing for framing in STREAM_FRAMINGS if framing != "sse"]
+
+            def seconds(framing: StreamFraming, body: bytes = body) -> float:
+                data = frame(body, framing) * (65536 // len(body))
+                return thread_seconds(lambda: Decoder(framing).feed(data))
+
+            lines, *others = min_seconds(*[partial(seconds, framing) for framing in framings], rounds=30)
+            ratios = dict(zip(framings[1:], [other / lines for other in others], strict=True))
+            assert max(ratios.values()) < 1.4, ratios
 
     def test_fuzz_targets_and_help(self) -> None:
         from tools import sanitized

@@ -1,4 +1,11 @@
-"""The framings "concatenated" and "json-seq", split and decoded in one loop. `framing/concatenated.py` has the rules."""
+"""The framings "concatenated" and "json-seq", split and decoded in one loop. `framing/concatenated.py` has the rules.
+
+Writers put a line feed behind each value. So where a value begins, the fast path reads it at once, and says where it
+ends: at the bracket that closes it, where the rules end it, too. Every other value is searched for its end first. The
+fast path is not tried on a value whose line may continue in the next chunk: it would read that part for nothing.
+
+Bounds: the fast path needs a text whose last byte is a closing brace. `closing_at` is past the last one of the line.
+"""
 
 
 cdef enum Place:
@@ -25,6 +32,9 @@ cdef class ConcatenatedReader(Reader):
     cdef bint begins_line  # while lost: the last byte was a line feed
     cdef bint has_marks  # RS begins each value
     cdef const uint8_t* stop  # the end of the text that `split` reads; valid only during that call
+    # Offsets in the stream, so that no line is searched twice, whatever `max_items` is.
+    cdef Py_ssize_t line_at  # the end of the line, or of the bytes that had arrived
+    cdef Py_ssize_t closing_at  # past its last closing brace
 
     def rest(self):
         """Return the same as `ConcatenatedFrames.close`, without the offset."""
@@ -36,6 +46,8 @@ cdef class ConcatenatedReader(Reader):
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* begin
+        cdef PyObject* message
+        cdef bint is_left  # by the fast path
         cdef ValueReader reader
         open_reader(&reader, self.next, end, self.rules.depth, self.rules.numbers)
         self.stop = end
@@ -43,6 +55,7 @@ cdef class ConcatenatedReader(Reader):
             self.skip_mark(end, items)
         while self.next < end and PyList_GET_SIZE(items) < max_items:
             begin = self.next
+            is_left = False
             if self.place == LOST:
                 self.next = self.find_line(begin, end)
                 continue
@@ -53,6 +66,16 @@ cdef class ConcatenatedReader(Reader):
                 self.next = begin
                 if begin == end:
                     break
+                reader.end = self.closing_of_line(begin, end)
+                if begin[0] == c"{" and begin < reader.end <= begin + self.rules.message_bytes:
+                    reader.text = begin
+                    message = read_object_fast(&reader, begin, self.rules, kind_of_raw(self.raw), True)
+                    if message != NULL:
+                        self.next = reader.at
+                        self.begun = reader.at
+                        append_owned(items, message)
+                        continue
+                    is_left = True
                 self.depth = 0
                 if begin[0] == c"{" or begin[0] == c"[":
                     self.place = IN_VALUE
@@ -63,12 +86,23 @@ cdef class ConcatenatedReader(Reader):
                     self.place = IN_OTHER
             self.next = self.find_end(self.next, end)
             if self.place == BETWEEN or self.place == LOST:
-                self.end_frame(begin, self.next, items, &reader)
+                self.end_frame(begin, self.next, items, &reader, is_left)
                 if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                     break
             elif not self.dropping:
                 self.append_part(begin, self.next - begin, items)
         return 0
+
+    cdef inline const uint8_t* closing_of_line(self, const uint8_t* at, const uint8_t* end) noexcept:
+        """Past the last closing brace of the line from `at` on; NULL if the line continues in the next chunk."""
+        cdef const uint8_t* line
+        if self.offset + (at - self.text) >= self.line_at:
+            line = <const uint8_t*>memchr(at, 0x0A, end - at)
+            if line == NULL and end[-1] == c"}":
+                line = end  # a message may end here, without a line feed
+            self.line_at = self.offset + ((end if line == NULL else line) - self.text)
+            self.closing_at = 0 if line == NULL else self.offset + (past_last_brace(at, line) - self.text)
+        return self.text + (self.closing_at - self.offset) if self.closing_at > self.offset else NULL
 
     cdef int skip_mark(self, const uint8_t* end, list items) except -1:
         """Skip a byte order mark at the start of the stream. The buffer holds the part of it that has arrived."""
@@ -100,6 +134,12 @@ cdef class ConcatenatedReader(Reader):
                 self.place = BETWEEN
             return at
         while at < end:
+            if place == IN_STRING:
+                at = skip_plain(at, end)
+                while at < end and at[0] > 0x7F:
+                    at += 1
+                if at == end:
+                    break
             byte = at[0]
             if byte == MARK and self.has_marks:
                 place = BETWEEN
@@ -153,11 +193,13 @@ cdef class ConcatenatedReader(Reader):
         return at
 
     cdef int end_frame(
-        self, const uint8_t* begin, const uint8_t* end, list items, ValueReader* reader
+        self, const uint8_t* begin, const uint8_t* end, list items, ValueReader* reader, bint is_left
     ) except -1:
-        """Decode the frame whose last part is [begin, end)."""
+        """Decode the frame whose last part is [begin, end). is_left: the fast path has read it in vain."""
         if not self.dropping:
-            if self.size == 0:
+            if is_left:
+                self.read_slowly(begin, end, items, self.behind())
+            elif self.size == 0:
                 self.decode_frame(begin, end, items, reader)
             else:
                 self.append_part(begin, end - begin, items)
