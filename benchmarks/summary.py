@@ -43,7 +43,7 @@ COLUMNS: Final = {
 BLOCK: Final = "\u2588"
 
 BARS: Final = {
-    "jsonrpc_fast, all rules checked": "jsonrpc_fast",
+    "jsonrpc_fast, rules checked": "jsonrpc_fast",
     "orjson, nothing checked": "orjson",
     "json, nothing checked": "json",
     "the MCP SDK's pydantic models": "MCP SDK's pydantic adapter",
@@ -56,7 +56,7 @@ def bars(figures: dict[str, Any]) -> str:
     found = figures["nanoseconds"]["decode"]["tools_call_325"]
     width = max(map(len, BARS))
     ratios = {label: found[name] / found["orjson"] for label, name in BARS.items()}
-    lines = [f"{label:{width}}  {BLOCK * max(1, round(at * 4))} {at:.2f}\u00d7" for label, at in ratios.items()]
+    lines = [f"{label:{width}}  {BLOCK * max(1, round(at * 2))} {at:.2f}\u00d7" for label, at in ratios.items()]
     return "\n".join(["```text", *lines, "```"])
 
 

@@ -6,14 +6,18 @@ Rules:
 - Docstrings are plain text with `names` in single backticks and indented code. `prepare_docstring` turns them into
   reStructuredText before napoleon reads their sections.
 - A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
-- The first use of a public name on a page is a link to the reference.
+- The first use of a public name on a page is a link to the reference, and so is each use in a block of code.
+- Names of Python's library are links to its documentation, without its list of names, which would be fetched.
 - The libraries of the adapters need not be installed: autodoc replaces them by mocks. An adapter that cannot be
   imported with mocks then has no entry.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import functools
+import html
 import importlib
 import importlib.util
 import inspect
@@ -113,6 +117,7 @@ html_copy_source = False
 html_static_path = ["static"]
 html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 
 copybutton_prompt_text = "$ "  # only the commands of a console are copied
 copybutton_line_continuation_character = "\\"
@@ -153,6 +158,19 @@ ADAPTERS = re.compile(r"^\.\. automodule:: (jsonrpc_fast\.adapters\.\w+)\n(?: +.
 ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
 FOREIGN = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=.(?:https?:)?//[^>]*>")
 NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+BLOCK = re.compile(r'<div class="highlight-python .*?</pre>', re.DOTALL)
+CODE_NAME = re.compile(r'<span class="(n|nn|nc)">([\w.]+)</span>')
+TAG = re.compile(r"<[^>]*>")
+PYTHON = "https://docs.python.org/3/library/"
+PYTHON_PAGES = {
+    **dict.fromkeys(["bool", "float", "int", "object", "type"], "functions"),
+    **dict.fromkeys(["asyncio.AbstractEventLoop", "asyncio.Server"], "asyncio-eventloop"),
+    "asyncio.Task": "asyncio-task",
+    "asyncio.Future": "asyncio-future",
+    "None": "constants",
+}
+"""The pages of names whose module or class does not tell the page."""
+PYTHON_MODULES = {"collections.abc", "concurrent.futures", "contextvars", "ssl", "subprocess", "typing"}
 
 
 def documented_names() -> dict[str, str]:
@@ -253,7 +271,7 @@ def attribute_docstring(name: str) -> list[str]:
 
 
 def resolve_alias(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element) -> Any:
-    """Resolve a reference to the defining module of a public name. Names of other projects stay text."""
+    """Resolve a reference to the defining module of a public name. Names of other projects but Python stay text."""
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]
@@ -261,7 +279,51 @@ def resolve_alias(app: Sphinx, env: BuildEnvironment, node: pending_xref, contno
     if target in names:  # or a type alias, which is data, not the class that an annotation refers to
         domain = env.domains["py"]
         return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", names[target], node, contnode)
+    if page := python_page(target):
+        return nodes.reference("", "", contnode, internal=False, refuri=f"{PYTHON}{page}.html#{target}")
     return None if target.startswith("jsonrpc_fast") else contnode
+
+
+def python_page(target: str) -> str | None:
+    """Return the page of Python's documentation that has a name; None if that is not known."""
+    module = target.rpartition(".")[0]
+    value = getattr(builtins, target, None)
+    is_exception = inspect.isclass(value) and issubclass(value, BaseException)
+    page = "exceptions" if is_exception else "stdtypes" if inspect.isclass(value) else None
+    return PYTHON_PAGES.get(target) or (module if module in PYTHON_MODULES else page)
+
+
+def link_code(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Link the names that code on a page imports from this package to their entries in the reference."""
+    if doctree is None or not context.get("body"):
+        return
+    objects = app.env.domains["py"].objects
+    places: dict[str, str] = {}
+
+    def link(found: re.Match[str]) -> str:
+        place = places.get(found[2])
+        return found[0] if place is None else f'<a class="{found[1]}" href="{place}">{found[2]}</a>'
+
+    def link_block(found: re.Match[str]) -> str:
+        for name, full in imported_names(html.unescape(TAG.sub("", found[0]))):
+            entry = objects.get(app.config.documented.get(full, full))
+            if entry is None:
+                places.pop(name, None)
+            else:
+                places[name] = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
+        return CODE_NAME.sub(link, found[0])
+
+    context["body"] = BLOCK.sub(link_block, context["body"])
+
+
+def imported_names(text: str) -> list[tuple[str, str]]:
+    """Return the names that code imports from modules, each with its full name; nothing for a part of a program."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return []
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return [(name.asname or name.name, f"{node.module}.{name.name}") for node in found for name in node.names]
 
 
 def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
@@ -342,6 +404,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", link_first_uses)
     app.connect("missing-reference", resolve_alias)
     app.connect("doctree-resolved", title_links)
+    app.connect("html-page-context", link_code)
     app.connect("env-check-consistency", check_completeness)
     app.connect("build-finished", check_hosts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
