@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from itertools import islice
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from .types import UNSET, MessageId, is_awaitable
 
@@ -366,6 +366,55 @@ class on_failure:  # as a function, like `contextlib.suppress`
             undone = self._undo()
             if is_awaitable(undone):
                 await undone  # type: ignore[misc]
+
+
+class TaskPart:
+    """A block that can be cancelled without the rest of the running task of asyncio, as in `asyncio.timeout`.
+
+    Its own cancellation ends with the block. A cancellation of the whole task is passed on.
+
+    Args:
+        task: The running task; None: it is looked up.
+
+    Attributes:
+        task: The running task.
+        cancellations: How many times the part was cancelled. It may still have ended in another way.
+    """
+
+    task: Any
+    cancellations: int = 0
+    _has_ended = False
+
+    def __init__(self, task: Any = None) -> None:
+        import asyncio
+
+        self.task = task = asyncio.current_task() if task is None else task
+        self._before = task.cancelling()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the block. Return False, and do nothing, if it has ended."""
+        if self._has_ended:
+            return False
+        self.cancellations += 1
+        cancelled: bool = self.task.cancel()
+        return cancelled
+
+    @property
+    def is_task_cancelled(self) -> bool:
+        """Whether something else has cancelled the whole task since the part has begun; known when it has ended."""
+        return bool(self.task.cancelling() > self._before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self._has_ended = True
+        if not self.cancellations:
+            return False
+        # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
+        for _ in range(self.cancellations):
+            self.task.uncancel()
+        return isinstance(error, cancelled_errors()) and not self.is_task_cancelled
 
 
 class Waiters(list["asyncio.Future[None]"]):

@@ -86,7 +86,7 @@ class Frames:
         skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
     """
 
-    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], skips_text: bool) -> None:
+    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], *, skips_text: bool) -> None:
         self._receive = receive
         self._skips_text = skips_text
         self._left = 0  # bytes of a body that have not arrived
@@ -215,7 +215,7 @@ async def attach(
     if not transport.channel.carries_texts:
         # Over TCP text between frames may be a request from a browser.
         skips_text = not isinstance(transport, StreamTransport)
-        received: Any = Frames(transport.channel_events.received, skips_text).receive
+        received: Any = Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
     # A cancellation that was read together with its request withdraws the request before its handler is called.

@@ -58,7 +58,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     """Print the faults and the summary of one file. Return the exit status for it."""
     report = _Report(file, options, progress)
     profile = PRESETS[options.profile]
-    decoder: LocatingDecoder | _RecordingDecoder = LocatingDecoder(options.framing or "newline", profile, False)
+    decoder: LocatingDecoder | _RecordingDecoder = LocatingDecoder(options.framing or "newline", profile, raw=False)
     suggestions = _Suggestions(options.framing or "newline") if options.suggest else None
     is_first, has_bytes = True, False
     for chunk in _read(file):
@@ -133,7 +133,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
         case _:
             return None
     for size in (_FIRST_BYTES, len(start)):  # short first: a decoder splits all of its input
-        for frame, item in LocatingDecoder(framing, profile, False).feed_located(start[:size]):
+        for frame, item in LocatingDecoder(framing, profile, raw=False).feed_located(start[:size]):
             has_lines = framing != "concatenated" or b"\n" in (frame.text or b"").strip()
             return framing if has_lines and not isinstance(item, ParseError) else None
     return None

@@ -185,7 +185,7 @@ def _texts(
             text = b"" if recorded.message is None else bytes(recorded.message)
             yield text, recorded.time, (recorded.connection, recorded.sender)
         return
-    decoder = LocatingDecoder(framing or "newline", profile, True)
+    decoder = LocatingDecoder(framing or "newline", profile, raw=True)
     while chunk := stream.read(_CHUNK_BYTES):
         for frame, _ in decoder.feed_located(chunk):
             yield frame.text or b"", None, (1, "client")

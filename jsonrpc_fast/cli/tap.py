@@ -445,7 +445,7 @@ class Side:
         self.number: int = number
         self.skipped_bytes: int = 0
         self._profile = profile
-        self._decoder = LocatingDecoder(framing, profile, True)
+        self._decoder = LocatingDecoder(framing, profile, raw=True)
         self._skips_line = False  # after bytes that are not logged
         self._has_ended = False
 
@@ -470,7 +470,7 @@ class Side:
                 return
             chunk = chunk[feed + 1 :]
             self._skips_line = False
-            self._decoder = LocatingDecoder("newline", self._profile, True)
+            self._decoder = LocatingDecoder("newline", self._profile, raw=True)
         if self._has_ended:
             return
         for frame, item in self._decoder.feed_located(chunk) if chunk else self._decoder.close_located():

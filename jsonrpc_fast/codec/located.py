@@ -48,7 +48,7 @@ class LocatingDecoder(StreamDecoder[Message]):
     __slots__ = ("_decoder", "_offset", "_places", "_unread")
     _fault_class = ParseError
 
-    def __init__(self, framing: Framing, profile: Profile, raw: bool) -> None:
+    def __init__(self, framing: Framing, profile: Profile, *, raw: bool) -> None:
         super().__init__(framing, profile, None, raw)
         self._decoder = Decoder(framing, profile, raw=raw)
         self._places = places(self._decoder) if self._detector is None else None

@@ -74,7 +74,7 @@ class HeaderReader:
     )
     skipped: Final = 0
 
-    def __init__(self, limit: int, at_start: bool, resync: bool) -> None:
+    def __init__(self, limit: int, at_start: bool, *, resync: bool) -> None:
         self._resync = resync
         self._longest = max(limit, MAX_SKIPPED_BYTES)
         self._at_start = at_start  # a byte order mark may follow
@@ -209,7 +209,7 @@ class HeaderSearch:
     def __init__(self, limit: int, at_start: bool, is_first: bool) -> None:
         self._limit = limit
         self._is_first = is_first
-        self._section: HeaderReader | None = HeaderReader(limit, at_start, True)  # None while a line is skipped
+        self._section: HeaderReader | None = HeaderReader(limit, at_start, resync=True)  # None while a line is skipped
         self._size = 0  # of the section, as far as it is read
         self._tail = b""  # the end of the skipped line, which may be the beginning of a header
         self.skipped: int = 0
@@ -266,7 +266,7 @@ class HeaderSearch:
         if header is not None:
             self.skipped += header.start()
             self._tail = b""
-            self._section = HeaderReader(self._limit, False, True)
+            self._section = HeaderReader(self._limit, False, resync=True)
             self._size = self._section.read(header[0], 0)
             self._judge(self._section)
         else:
@@ -276,7 +276,7 @@ class HeaderSearch:
 
 def header_reader(limit: int, at_start: bool, is_first: bool, resync: bool) -> HeaderReader | HeaderSearch:
     """Return the reader of the next header section; the arguments are those of the two classes."""
-    return HeaderSearch(limit, at_start, is_first) if resync else HeaderReader(limit, at_start, False)
+    return HeaderSearch(limit, at_start, is_first) if resync else HeaderReader(limit, at_start, resync=False)
 
 
 def _skipped(header: HeaderReader | HeaderSearch, start: int) -> Frame:
@@ -312,7 +312,7 @@ class ContentLengthFrames:
         "ended",
     )
 
-    def __init__(self, limit: int, resync: bool) -> None:
+    def __init__(self, limit: int, *, resync: bool) -> None:
         self.ended: bool = False
         self._limit = limit
         self._resync = resync

@@ -89,7 +89,7 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
         case "content-length":
             from .content_length import ContentLengthFrames
 
-            return ContentLengthFrames(limit, resync)
+            return ContentLengthFrames(limit, resync=resync)
         case "sse":
             from .events import EventFrames
 
@@ -101,7 +101,7 @@ def frames_of(framing: StreamFraming, limit: int, resync: bool = False) -> Frame
         case "concatenated" | "json-seq":
             from .concatenated import ConcatenatedFrames
 
-            return ConcatenatedFrames(limit, framing == "json-seq")
+            return ConcatenatedFrames(limit, has_marks=framing == "json-seq")
         case _:
             assert_never(framing)
 

@@ -1,4 +1,4 @@
-"""Guess what the bytes of a faulty stream are, for people: another framing, or text that a program printed."""
+"""Guess what the bytes of a faulty stream are, for people: another framing, HTTP, or text that a program printed."""
 
 from __future__ import annotations
 
@@ -41,3 +41,40 @@ def hint_of_header(line: bytes) -> Hint | None:
     if hint is Hint.PRINTED_TEXT and re.search(_INSIDE_JSON, line[:LOOKED_AT_BYTES]):
         return Hint.LENGTH_TOO_SMALL
     return None if hint is Hint.CONTENT_LENGTH_FRAMING else hint
+
+
+class HttpDetector:
+    """Detect a stream that begins like HTTP, by its first line: a method, a target, `HTTP/`.
+
+    Any chunking gives the same result. The result is known before a message or a header can end.
+    """
+
+    __slots__ = ("_in_target", "_seen")
+
+    def __init__(self) -> None:
+        self._seen = b""  # the beginning of the method, or of the text after the target
+        self._in_target = False
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bool | None:
+        """Return whether the stream is HTTP; None while more bytes are needed."""
+        text = bytes(data)
+        if not self._in_target:
+            # RFC 9112, section 3: request-line = method SP request-target SP HTTP-version.
+            # The longest method that is registered has 17 characters (UPDATEREDIRECTREF). Section 2.2: a server ignores
+            # blank lines before the request line.
+            method = re.match(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))", self._seen + text)
+            if method is None:
+                return False
+            if not method[1]:
+                self._seen = method[0].lstrip(b"\r\n")  # there may be any number of blank lines
+                return None
+            text = (self._seen + text)[method.end() :]
+            self._seen = b""
+            self._in_target = True
+        if not self._seen:
+            text = re.sub(rb"\A[^ \r\n]*", b"", text)
+        expected = b" HTTP/"
+        self._seen = (self._seen + text)[: len(expected)]
+        if self._seen == expected:
+            return True
+        return None if expected.startswith(self._seen) else False

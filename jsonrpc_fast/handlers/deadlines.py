@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
 
-from .._parts import TaskPart
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
+from ..support import TaskPart
 from ..types import is_awaitable
 from .awaiting import OuterCoroutine, discard
 from .handler import Handler, OuterHandler, RequestContext

@@ -11,10 +11,15 @@ from ..errors import RpcError
 from ..support import check_seconds, check_type
 from .handler import Handler, OuterHandler, RequestContext
 from .middleware import Middleware, MiddlewareHandler
-from .streams import StreamHandler, names_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from inspect import Parameter, signature
+from typing import Final
+
+from ..codes import ErrorCode
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -122,3 +127,59 @@ def make_handler(
         return handler
     check_type("ordered", options["ordered"], bool)
     return OrderedHandler(handler, options["ordered"])
+
+
+MAX_ITEMS: Final = 100_000
+"""The largest number of items in one response."""
+
+
+class StreamHandler(OuterHandler):
+    """A handler whose function returns an async generator, which is closed however the request ends.
+
+    In a session, the convention defines how the peer asks for the items, how one is sent, and what the result then is;
+    the generator waits while the peer does not read. Otherwise the result is the list of the items.
+
+    Args:
+        inner: The handler of the function.
+        names: The names of the params that the function takes. Other params that ask for items are dropped. None: it
+            takes any.
+    """
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, inner: Handler, names: frozenset[str] | None) -> None:
+        super().__init__(inner)
+        self.wants_context = True
+        self._taken = names
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Return an awaitable of the result; otherwise like `Handler.invoke`."""
+        assert context is not None
+        # JSON-RPC has no member to ask for parts, so conventions put one into the params (LSP: `partialResultToken`). A
+        # function without a parameter for it would refuse it as unknown.
+        if self._taken is not None:
+            params = context.without_token(params, self._taken)
+        return _run(self._inner.invoke(params, context), context)
+
+
+def names_of(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names of the params that a function takes; None if it takes any."""
+    parameters = signature(function).parameters.values()
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
+        return None
+    return frozenset([each.name for each in parameters])
+
+
+async def _run(items: AsyncGenerator[Any, None], context: RequestContext) -> Any:
+    kept: list[Any] | None = []
+    # The generator is closed in this task, not by the garbage collector at some other time.
+    async with aclosing(items):
+        async for item in items:
+            # Once an item has been sent, the result no longer contains the items.
+            if await context.send_item(item):
+                kept = None
+            elif kept is not None and not context.is_notification:
+                if len(kept) == MAX_ITEMS:
+                    raise RpcError(ErrorCode.INTERNAL_ERROR, "too many items for one response")
+                kept.append(item)
+    return context.result_of(kept)

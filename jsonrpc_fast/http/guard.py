@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from .._parts import TaskPart
 from ..handlers.awaiting import awaited, resume
-from ..support import is_failure
+from ..support import TaskPart, is_failure
 from .requests import Header, Receive, Refusal, Send
 
 __all__ = [

@@ -23,7 +23,6 @@ from ..hooks import (
 )
 from ..support import loader
 from ..types import TIMEOUT_SECONDS
-from .ahead import Withdrawn, look_ahead
 from .calls import Call
 from .conventions import (
     AcpConvention,
@@ -34,6 +33,8 @@ from .conventions import (
     LspConvention,
     McpConvention,
     Progress,
+    Withdrawn,
+    look_ahead,
 )
 from .driver import Driver
 from .engine import Engine
@@ -43,9 +44,8 @@ from .running import Run, detached, waiting
 
 if TYPE_CHECKING:
     from .blocking_session import Blocking, BlockingSession, blocking
-    from .context import SessionContext
     from .reconnecting import ReconnectingSession
-    from .session import Session, broadcast, serving
+    from .session import Session, SessionContext, broadcast, serving
     from .streams import Stream
     from .subscriptions import Gap, Subscription, Subscriptions
 else:
@@ -53,9 +53,8 @@ else:
         __name__,
         {
             "blocking_session": ("Blocking", "BlockingSession", "blocking"),
-            "context": ("SessionContext",),
             "reconnecting": ("ReconnectingSession",),
-            "session": ("Session", "broadcast", "serving"),
+            "session": ("Session", "SessionContext", "broadcast", "serving"),
             "streams": ("Stream",),
             "subscriptions": ("Gap", "Subscription", "Subscriptions"),
         },

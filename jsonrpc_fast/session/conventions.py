@@ -20,10 +20,13 @@ next to the members of JSON-RPC, or in MCP's `_meta`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
+from ..codec import Notification, Request
+from ..codec._backend import decoded
 from ..codes import LspErrorCode
+from ..errors import run_callback
 from ..hooks import trace_in
 from ..types import MessageId
 
@@ -296,3 +299,55 @@ def _with_member(params: Any, name: str, value: Any) -> Any:
 def _token_in(params: object, name: str) -> ProgressToken | None:
     token = params.get(name) if isinstance(params, dict) else None
     return token if _is_token(token) else None
+
+
+class Withdrawn(NamedTuple):
+    """Takes the place of a request that must not be served."""
+
+    request: Request
+
+    @property
+    def id(self) -> MessageId:
+        """The id of the request."""
+        return self.request.id
+
+
+def look_ahead(convention: Convention, items: MutableSequence[Any]) -> None:
+    """Put a `Withdrawn` in place of each request in a list whose cancellation follows, so that it never begins.
+
+    The list contains what the codec returned. A cancellation withdraws only one request, even if it is read ahead
+    several times: what a turn leaves undelivered is read ahead again, together with newer messages.
+    """
+    kinds = set(map(type, items))  # runs in C: most chunks contain neither a notification nor a batch
+    notice = convention.cancellation(0, None) if Notification in kinds or list in kinds else None
+    if notice is not None:
+        _withdraw(convention, notice[0], items, {})
+
+
+def _withdraw(
+    convention: Convention,
+    method: str,
+    items: MutableSequence[Any],
+    places: dict[tuple[type, MessageId], tuple[MutableSequence[Any], int] | None],
+) -> None:
+    """Replace requests in a list.
+
+    Args:
+        places: For each earlier id, the list and the index of its request; None if the request is withdrawn already.
+    """
+    for index, item in enumerate(items):
+        kind = type(item)
+        if kind is Request:
+            places[type(item.id), item.id] = items, index
+        elif kind is Withdrawn:
+            places[type(item.id), item.id] = None  # the next cancellation of this id has withdrawn it
+        elif kind is list:
+            _withdraw(convention, method, item, places)
+        elif kind is Notification and item.method == method:
+            # An exception raised here is reported when the notification is received.
+            notice = run_callback(lambda _: None, convention.read, method, decoded(item.params))
+            place = places.pop((type(notice.id), notice.id), None) if type(notice) is Cancellation else None
+            if place is not None:
+                found, at = place
+                if found[at].method not in convention.never_cancelled:
+                    found[at] = Withdrawn(found[at])

@@ -39,9 +39,8 @@ from ..hooks import Outcome
 from ..profile import CLIENT, is_at_least_as_strict
 from ..support import cancelled_errors
 from ..types import UNSET, MessageId, Unset
-from .ahead import Withdrawn, look_ahead
 from .calls import Call, Calls
-from .conventions import Cancellation, Goodbye, Progress
+from .conventions import Cancellation, Goodbye, Progress, Withdrawn, look_ahead
 from .driver import Driver
 from .inbound import AHEAD_ITEMS, Phase, Serving
 from .options import RULES, Rules
@@ -210,7 +209,7 @@ class Engine(Serving):
         if not self.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self.last_read = next(ids, self.last_read)
-        batch = InboundBatch(len(items) + 1, self.is_draining)
+        batch = InboundBatch(len(items) + 1, is_late=self.is_draining)
         batch.wait()  # for the end of the batch
         for batch.index, item in enumerate(items):
             if self.phase is Phase.LOST and type(item) is not Response:

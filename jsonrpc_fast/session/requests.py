@@ -68,7 +68,7 @@ class InboundBatch:
 
     __slots__ = ("_responses", "_waiting", "index", "is_late")
 
-    def __init__(self, items: int, is_late: bool) -> None:
+    def __init__(self, items: int, *, is_late: bool) -> None:
         self.index: int = 0
         self.is_late: bool = is_late
         self._responses: list[bytes] = [b""] * items

@@ -15,20 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .expected import Expectation, ExpectedCalls
-    from .recording import recorded, replayed
-    from .replay import Replay
-    from .sessions import sessions
+    from .expected import Expectation, ExpectedCalls, sessions
+    from .replay import Replay, recorded, replayed
 else:  # commands read recordings without a session
     from ..support import loader
 
     __getattr__ = loader(
         __name__,
         {
-            "expected": ("Expectation", "ExpectedCalls"),
-            "recording": ("recorded", "replayed"),
-            "replay": ("Replay",),
-            "sessions": ("sessions",),
+            "expected": ("Expectation", "ExpectedCalls", "sessions"),
+            "replay": ("Replay", "recorded", "replayed"),
         },
     )
 

@@ -7,14 +7,17 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self, Unpack
 
 from ..codec import Params, Raw
 from ..codes import ErrorCode
 from ..errors import RpcError
 from ..handlers import Handler, Handlers, RequestContext
+from ..session import Session, SessionOptions
 from ..support import check_callable, check_count, check_type, shorten
+from ..transports import memory_pair
 from ..types import UNSET, Unset
 
 
@@ -145,3 +148,29 @@ async def _wait(_: Any) -> None:
 
 def _shown(method: str, params: Any) -> str:
     return f"{shorten(method)} with {'any params' if isinstance(params, Unset) else shorten(params)}"
+
+
+@asynccontextmanager
+async def sessions(
+    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
+    client_handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
+    client_options: SessionOptions | None = None,
+    **options: Unpack[SessionOptions],
+) -> AsyncIterator[tuple[Session, Session]]:
+    """Connect a client and a server in memory. Messages are encoded and decoded as on a wire.
+
+    Args:
+        handlers: The handlers of the server.
+        client_handlers: The handlers of the client.
+        client_options: The options of the client's session.
+        options: The options of the server's session.
+
+    Yields:
+        The session of the client, and that of the server.
+    """
+    one, other = memory_pair()
+    async with (
+        Session(other, handlers, **options) as server,
+        Session(one, client_handlers, **(client_options or {})) as client,
+    ):
+        yield client, server

@@ -50,13 +50,12 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 
-from .._parts import TaskPart
 from ..codec import Decoder, ParseError, decode
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import LOOP_EXITS, ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
-from ..support import Seldom, check_callable, check_count, check_seconds, check_type, logger_of
+from ..support import Seldom, TaskPart, check_callable, check_count, check_seconds, check_type, logger_of
 from ..types import TURN_SECONDS, UNSET, Unset
 from . import debug
 from .channel import Channel, Events

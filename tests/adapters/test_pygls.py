@@ -224,7 +224,7 @@ def test_text_between_messages_is_skipped_in_any_chunks(size: int) -> None:
     stream += b"content-length:2\n\n{}" + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n[]" + framed(b"x" * 3000)
     stream += b"Content-Length: 2\r\nContent-Type: application/vscode-jsonrpc; charset=utf-16\r\n\r\n{}"
     received = bytearray()
-    frames = connections.Frames(received.extend, True)
+    frames = connections.Frames(received.extend, skips_text=True)
     for at in range(0, len(stream), size):
         frames.receive(memoryview(stream)[at : at + size])
     assert received == b"".join(map(framed, [*messages, b"{}", b"[]", b"x" * 3000, b"{}"]))
@@ -239,7 +239,7 @@ def test_without_skipping_content_types_alone_are_left_out(size: int) -> None:
     for name in (b"content-length:", b"Content-Length:", b"X: 1", b"Y: 2", b"GET"):
         given = given.replace(name, types[len(name) % 2] + name)
     received = bytearray()
-    frames = connections.Frames(received.extend, False)
+    frames = connections.Frames(received.extend, skips_text=False)
     for at in range(0, len(given), size):
         frames.receive(memoryview(given)[at : at + size])
     frames.receive(b"")

@@ -88,7 +88,7 @@ CHUNK = st.binary() | st.sampled_from(
 def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -> None:
     decoder = jsonrpc_fast.Decoder(framing)
     expected = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
-    locating = LocatingDecoder(framing, JSONRPC, False)
+    locating = LocatingDecoder(framing, JSONRPC, raw=False)
     located = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
     assert [item for _, item in located] == expected
     data = b"".join(chunks)

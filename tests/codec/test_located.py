@@ -20,7 +20,7 @@ BAD = b'{"jsonrpc":"2.0","id":1,"method":5}'
 
 
 def by_blocks(framing: Framing, profile: Any, chunks: list[bytes]) -> tuple[list[Any], list[Any], bool]:
-    decoder = LocatingDecoder(framing, profile, False)
+    decoder = LocatingDecoder(framing, profile, raw=False)
     blocks = [block for chunk in chunks for block in decoder.feed_blocks(chunk)]
     assert [sum(block.kinds.values()) for block in blocks] == [len(block.items) for block in blocks]
     items = [item for block in blocks for item in block.items]
@@ -30,7 +30,7 @@ def by_blocks(framing: Framing, profile: Any, chunks: list[bytes]) -> tuple[list
 
 
 def by_frames(framing: Framing, profile: Any, chunks: list[bytes]) -> tuple[list[Any], list[Any], bool]:
-    decoder = LocatingDecoder(framing, profile, False)
+    decoder = LocatingDecoder(framing, profile, raw=False)
     found = [located for chunk in chunks for located in decoder.feed_located(chunk)]
     found += decoder.close_located()
     return [item for _, item in found], [located for located in found if has_fault(located[1])], decoder.ended

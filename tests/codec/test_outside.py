@@ -288,7 +288,9 @@ def test_framing(impl: ModuleType, outside: Path) -> None:
                 word, _, body = theirs.partition(":")
                 assert ours.partition(" ")[0] in EXPECTED_FRAMES.get(word, (word,)), record
                 if body:
-                    assert [found.text for found in ContentLengthFrames(100, False).feed(data)] == [body.encode()]
+                    assert [found.text for found in ContentLengthFrames(100, resync=False).feed(data)] == [
+                        body.encode()
+                    ]
 
 
 # Server-sent events

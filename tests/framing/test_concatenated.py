@@ -28,7 +28,7 @@ REQUEST = request(1, "m")
 
 
 def frames_of(chunks: list[bytes], limit: int = 1000) -> list[Frame]:
-    frames = ConcatenatedFrames(limit, False)
+    frames = ConcatenatedFrames(limit, has_marks=False)
     return [found for chunk in chunks for found in frames.feed(chunk)] + frames.close()
 
 
@@ -204,7 +204,7 @@ def test_whole_messages_on_lines_or_not(impl: ModuleType, data: bytes, sizes: li
 
 
 def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> None:
-    frames = ConcatenatedFrames(5, False)
+    frames = ConcatenatedFrames(5, has_marks=False)
     assert frames.feed(b' {"a":') == []
     assert frames.feed(b'"') == [Frame(b'{"a":', None, 1, ParseErrorCode.MESSAGE_TOO_LARGE)]
     assert frames.feed(b'}}}{{{"') == []
@@ -238,7 +238,7 @@ def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> No
 def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
     def seconds(size: int) -> float:
         data = head + piece * (size // len(piece))
-        return thread_seconds(lambda: ConcatenatedFrames(1_000_000, False).feed(data))
+        return thread_seconds(lambda: ConcatenatedFrames(1_000_000, has_marks=False).feed(data))
 
     short, long = min_seconds(lambda: seconds(10_000), lambda: seconds(80_000))
     assert long < 8 * 4 * short + 0.01
@@ -246,7 +246,7 @@ def test_hostile_texts_take_linear_time(head: bytes, piece: bytes) -> None:
 
 @pytest.mark.ci
 def test_memory_is_bounded() -> None:
-    frames = ConcatenatedFrames(10_000, False)
+    frames = ConcatenatedFrames(10_000, has_marks=False)
     chunk = b'"a":[{},' * 8_000
     frames.feed(b"{")
     with measured() as memory:

@@ -47,7 +47,7 @@ CUTS = st.lists(st.integers(1, 30), max_size=40)
 
 
 def frames_of(chunks: list[bytes], limit: int = 100) -> list[Frame]:
-    splitter = ContentLengthFrames(limit, False)
+    splitter = ContentLengthFrames(limit, resync=False)
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
     return frames + splitter.close()
 
@@ -154,7 +154,7 @@ def test_faults_end_the_stream(data: bytes, offset: int, hint: str | None) -> No
     assert frames_of([data + NEXT]) == expected
     assert frames_of(bytewise(data + NEXT)) == expected
     before = b"Content-Length: 2\r\n\r\nab"
-    splitter = ContentLengthFrames(100, False)
+    splitter = ContentLengthFrames(100, resync=False)
     assert splitter.feed(before) == [Frame(b"ab", None, 21)]
     assert not splitter.ended
     assert splitter.feed(data + NEXT) == [invalid(len(before) + offset, hint)]
@@ -164,9 +164,9 @@ def test_faults_end_the_stream(data: bytes, offset: int, hint: str | None) -> No
 
 
 def test_json_is_reported_at_once() -> None:
-    splitter = ContentLengthFrames(100, False)
+    splitter = ContentLengthFrames(100, resync=False)
     assert splitter.feed(b"{") == [invalid(0, "NEWLINE_FRAMING")]
-    splitter = ContentLengthFrames(100, False)
+    splitter = ContentLengthFrames(100, resync=False)
     assert splitter.feed(BOM[:2]) == []
     assert splitter.feed(BOM[2:]) == []
     assert splitter.feed(b"{") == [invalid(0, "NEWLINE_FRAMING")]
@@ -207,7 +207,7 @@ class TestLimit:
         assert frames_of(chunks(data % (100, 100 * b"x")), 5) == [too_large(23, b"xxxxx"), Frame(b"ab", None, 144)]
 
     def test_reported_once_with_its_beginning(self) -> None:
-        splitter = ContentLengthFrames(5, False)
+        splitter = ContentLengthFrames(5, resync=False)
         assert splitter.feed(b"Content-Length: 6\r\n\r") == []
         assert splitter.feed(b"\nabcd") == []
         assert splitter.feed(b"e") == [too_large(21, b"abcde")]
@@ -221,7 +221,7 @@ class TestLimit:
             (MAX_SKIPPED_BYTES + 5, MAX_SKIPPED_BYTES + 6, "INVALID_FRAMING"),
             (MAX_SKIPPED_BYTES + 5, MAX_SKIPPED_BYTES + 5, None),
         ):
-            frames = ContentLengthFrames(limit, False).feed(b"Content-Length: %d\r\n\r\n" % length + b"xxxxx")
+            frames = ContentLengthFrames(limit, resync=False).feed(b"Content-Length: %d\r\n\r\n" % length + b"xxxxx")
             assert [frame.fault for frame in frames] == ([] if fault is None else [ParseErrorCode[fault]])
 
 
@@ -269,7 +269,7 @@ def test_frames_read_back(bodies: list[bytes], sizes: list[int]) -> None:
 
 
 def peak_bytes_of(chunks: list[bytes], limit: int) -> int:
-    splitter = ContentLengthFrames(limit, False)
+    splitter = ContentLengthFrames(limit, resync=False)
     with measured() as memory:
         for chunk in chunks:
             splitter.feed(chunk)
@@ -285,7 +285,7 @@ def test_memory_has_a_bound() -> None:
 
 
 def test_header_reader_stops_at_the_body() -> None:
-    reader = HeaderReader(100, True, False)
+    reader = HeaderReader(100, True, resync=False)
     assert reader.read(b"__Content-Length: 7\r\n\r\nbody", 2) == 23
     assert (reader.length, reader.is_bad, reader.hint) == (7, False, None)
 

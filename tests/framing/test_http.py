@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsonrpc_fast.framing.http import HttpDetector
+from jsonrpc_fast.framing.hints import HttpDetector
 
 
 def test_any_chunking() -> None:

@@ -11,7 +11,7 @@ from jsonrpc_fast import JSONRPC, LSP, MCP_2025_11_25, Decoder, Notification, Pr
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Call, Convention, InboundRequest, LspConvention, McpConvention, Session
-from jsonrpc_fast.session.ahead import Withdrawn, look_ahead
+from jsonrpc_fast.session.conventions import Withdrawn, look_ahead
 
 from ..support.engines import Cancelled, End, Fault
 from ..support.waiting import results_of

@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast import encode_notification, encode_request
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext, streams
+from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext, options
 
 from ..support.tables import rows
 
@@ -79,14 +79,14 @@ async def test_middleware_sees_the_result() -> None:
 
 
 async def test_the_items_of_a_notification_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_ITEMS", 1)
+    monkeypatch.setattr(options, "MAX_ITEMS", 1)
     ended.clear()
     assert await Handlers({"m": count}).dispatch_async(encode_notification("m", [5])) == b""
     assert ended == ["count"]
 
 
 async def test_too_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_ITEMS", 3)
+    monkeypatch.setattr(options, "MAX_ITEMS", 3)
     ended.clear()
     handlers = Handlers({"m": count})
     assert b"[0,1,2]" in await handlers.dispatch_async(encode_request(1, "m", [3]))

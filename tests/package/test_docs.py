@@ -32,7 +32,7 @@ DOCS = ROOT / "docs"
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
 REFERENCE = "".join([page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md"))])
 
-PRIVATE = ("jsonrpc_fast.codec", "jsonrpc_fast.session.context")
+PRIVATE = ("jsonrpc_fast.codec", "jsonrpc_fast.session.session")
 """Modules whose public names are imported from their parent package."""
 
 

@@ -21,7 +21,6 @@ from ..support.places import PACKAGE, ROOT
 pytestmark = pytest.mark.lint
 
 LAYERS = {
-    "_parts": 1,
     "_version": 1,
     "support": 1,
     "types": 1,
@@ -50,7 +49,6 @@ BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp"
 VOCABULARY = (
     "types",
     "support",
-    "_parts",
     "codes",
     "errors",
     "profile",
@@ -58,7 +56,6 @@ VOCABULARY = (
 )
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
-    "_parts",
     "support",
     "handlers.deadlines",
     "handlers.executors",
@@ -71,7 +68,6 @@ MAY_IMPORT_ASYNCIO = (
     "session.streams",
     "session.subscriptions",
     "session.threads",
-    "session.wait_queue",
     "transports.",
     "http.batching",
     "http.client",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast import Error, Notification, Request, Response, decode, encode
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Convention, JsonRpcConvention, LspConvention, McpConvention, Session
-from jsonrpc_fast.session.ahead import Withdrawn, look_ahead
+from jsonrpc_fast.session.conventions import Withdrawn, look_ahead
 from jsonrpc_fast.transports import StreamTransport, TcpServer, connection, memory_pair
 
 from ..support.session_pairs import session_and_wire

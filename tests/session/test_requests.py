@@ -9,7 +9,7 @@ from jsonrpc_fast.session.requests import InboundBatch
 
 
 def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
-    batch = InboundBatch(4, False)
+    batch = InboundBatch(4, is_late=False)
     for _ in range(3):
         batch.wait()
     assert batch.finish(2, b"2") == b""
@@ -20,7 +20,7 @@ def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
 
 
 def test_a_batch_without_replies_gets_no_answer() -> None:
-    batch = InboundBatch(2, False)
+    batch = InboundBatch(2, is_late=False)
     batch.wait()
     assert batch.finish(0, b"") == b""
 

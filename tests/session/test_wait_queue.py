@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from jsonrpc_fast.errors import CallTimeout
-from jsonrpc_fast.session.wait_queue import WaitQueue
+from jsonrpc_fast.session.loop_driver import WaitQueue
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

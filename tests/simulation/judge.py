@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jsonrpc_fast import Notification, ParseError, Request, Response, decode
 from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
 from jsonrpc_fast.session import Call, Cancellation, Goodbye, Progress
-from jsonrpc_fast.session.ahead import Withdrawn
+from jsonrpc_fast.session.conventions import Withdrawn
 from jsonrpc_fast.session.running import Run, RunState
 
 from .plans import RPC_ERROR, Plan

@@ -17,7 +17,7 @@ from jsonrpc_fast.transports.asgi import AsgiChannel
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.contract import Pair, check_channel
 from jsonrpc_fast.transports.memory import MemoryChannel
-from jsonrpc_fast.transports.stdio import server as stdio_server
+from jsonrpc_fast.transports.stdio import main as stdio_server
 
 from ..support import certificates
 from ..support.places import ROOT

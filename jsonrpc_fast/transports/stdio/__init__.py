@@ -5,8 +5,7 @@ from __future__ import annotations
 from .child import signal_children
 from .client import ChildChannel, StdioClient
 from .descriptors import PipeChannel
-from .main import run_stdio
-from .server import StdioServer
+from .main import StdioServer, run_stdio
 from .takeover import fill_closed_descriptors
 
 __all__ = [

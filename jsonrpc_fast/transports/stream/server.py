@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypedDict, Unpack, cast
 
 from ...errors import ConnectionLost, StateError
-from ...framing.http import HttpDetector
+from ...framing.hints import HttpDetector
 from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of
 from ...types import CANCEL_SECONDS, UNSET
 from ..connection import SERVE_SECONDS, State

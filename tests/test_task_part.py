@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from jsonrpc_fast._parts import TaskPart
+from jsonrpc_fast.support import TaskPart
 
-from ..support.tables import rows
+from .support.tables import rows
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
