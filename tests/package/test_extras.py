@@ -82,6 +82,10 @@ def test_every_module_imports_or_says_what_to_install(tmp_path: Path) -> None:
     assert found == expected
 
 
+def test_no_plugin_enters_the_test_runs_of_others() -> None:
+    assert "entry-points" not in (ROOT / "pyproject.toml").read_text()  # pytest would load the one of a dependency
+
+
 def test_the_extras_and_the_versions_of_adapted_libraries_exist() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for needed in NEEDED.values():

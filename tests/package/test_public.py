@@ -168,6 +168,8 @@ import sys, jsonrpc_fast
 jsonrpc_fast.decode_dict(jsonrpc_fast.encode_dict({"jsonrpc": "2.0", "id": 1, "method": "m"}))
 unusual = {"asyncio", "decimal", *("jsonrpc_fast.codec." + name for name in ("_decimals", "_forms", "encoders"))}
 assert not unusual & sys.modules.keys(), unusual & sys.modules.keys()
+layers = {name.split(".")[1] for name in sys.modules if name.startswith("jsonrpc_fast.")}
+assert layers == {"_version", "codec", "codes", "errors", "framing", "profile", "support", "types"}, layers
 """
     for pure in (None, "1"):
         assert report(prologue, JSONRPC_FAST_PURE=pure)[3] == REQUEST
