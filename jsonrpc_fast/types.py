@@ -66,7 +66,7 @@ def id_key(id: MessageId) -> IdKey:
 
 TIMEOUT_SECONDS: Final = 300.0
 """Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""
-TURN_SECONDS: Final = 0.001
+TURN_SECONDS: Final = 0.0005
 """After this time of a turn of the loop, a connection continues in a later turn."""
 CANCEL_SECONDS: Final = 5.0
 """How long closing waits for a user's function that was cancelled."""

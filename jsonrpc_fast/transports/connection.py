@@ -69,7 +69,7 @@ OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a connection is closed that its user has not closed: a session needs some time to
 count the requests without a response."""
 STEP_ITEMS: Final = 64
-"""How many messages and faults are decoded at a time; a batch ends such a step."""
+"""How many messages and faults are decoded at a time, at most; a batch ends such a step."""
 _SMALL_BYTES: Final = 256
 """Chunks of up to this size hold few items, which are decoded at once."""
 DROPPED_BYTES: Final = 1024 * 1024
@@ -114,6 +114,10 @@ class Turns(threading.local):
     def seconds(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return how long the present one may take."""
         return TURN_SECONDS / (1 + self.due(loop))
+
+    def items(self, loop: asyncio.AbstractEventLoop) -> int:
+        """Return how many messages and faults a step of the present one may decode."""
+        return max(1, STEP_ITEMS // min(8, 1 + self.due(loop)))
 
 
 turns: Final = Turns()
@@ -353,7 +357,7 @@ class Connection(Outbox):
             return
         is_small = len(data) <= self._small_bytes
         try:
-            items = self._decoder.feed(data) if is_small else self._decoder.feed(data, STEP_ITEMS)
+            items = self._decoder.feed(data) if is_small else self._decoder.feed(data, turns.items(self._loop))
         except Exception as error:
             self.fail(error)
             return
@@ -458,7 +462,7 @@ class Connection(Outbox):
             data = self._kept.popleft()
             if not self._kept:
                 self._kept = None
-        items = self._decoded(self._decoder.feed, data, STEP_ITEMS)
+        items = self._decoded(self._decoder.feed, data, turns.items(self._loop))
         self._unread_bytes = 0 if items else self._unread_bytes + len(data)
         self._deliver(items, end)
 
