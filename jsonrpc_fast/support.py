@@ -19,7 +19,7 @@ from itertools import islice
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .types import UNSET, MessageId, is_awaitable
+from .types import UNSET, id_key, is_awaitable
 
 if TYPE_CHECKING:
     import asyncio
@@ -288,11 +288,6 @@ def has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def id_key(id: MessageId) -> tuple[type, MessageId]:
-    """Return a key for an id: 1, 1.0 and True are equal in Python, but they are different ids."""
-    return type(id), id
 
 
 # SystemExit, because a library that a handler calls may call `sys.exit`: a peer must not end the server that way.

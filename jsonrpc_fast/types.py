@@ -60,7 +60,7 @@ IdKey: TypeAlias = "tuple[type, MessageId]"
 
 
 def id_key(id: MessageId) -> IdKey:
-    """Return a key for an id: 1 and 1.0 are equal in Python, but they are different ids."""
+    """Return a key for an id: 1, 1.0 and True are equal in Python, but they are different ids."""
     return type(id), id
 
 

@@ -291,13 +291,13 @@ class _ReadStream(ObjectReceiveStream[SessionMessage | Exception]):
             message: Any = _inner(received)
             if isinstance(message, types.JSONRPCRequest):
                 self._open_requests.add(message.id)
-                # The transport waits for this many turns before it writes: several responses take one system call.
-                # How many turns of the loop a response waits for others: some 100 microseconds of an idle loop.
+                # The transport waits for this many turns, some 100 microseconds of an idle loop, before it writes:
+                # several responses take one system call.
                 self._transport.linger_turns = 8
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
                 # The SDK sends no response to a cancelled request, so it must not hold back the end of the stream.
-                if isinstance(id, (str, int)):
+                if type(id) is str or type(id) is int:  # True is equal to 1
                     self.settle(id)
         self._put(received)
 

@@ -89,8 +89,8 @@ class IPCProvider(_Fast, web3.IPCProvider):
                     except TimeoutError:  # of the socket; `Timeout` bounds the whole request
                         timeout.sleep(0)
                         continue
-                    # A response that may be complete: parsing after each piece would take quadratic time.
-                    # Bytes; copying them is cheap.
+                    # A response that may be complete: parsing after each piece would take quadratic time. Only a few
+                    # bytes are copied.
                     if (text[-64:].rstrip() or text.rstrip()).endswith((b"}", b"]")):
                         try:
                             return self.decode_rpc_response(bytes(text))

@@ -482,6 +482,8 @@ def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
             error("missing command after --")
         if url is not None or not program:
             error(f"{'--http needs' if http else 'expected'} a command after --, and no URL")
+        if name == "relay" and options.header:
+            error("--header is for the URL of a remote server; a command has none")
     elif url is None or program:
         error(
             "--http needs a URL, and no command"

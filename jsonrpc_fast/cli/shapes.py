@@ -25,11 +25,11 @@ from urllib.parse import unquote
 from ..support import reference_target
 from ..types import UNSET
 
+# A document may be hostile, or generated: each of these bounds something that can multiply.
 MAX_DEPTH: Final = 100
 MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
-# A document may be hostile, or generated: each of these bounds something that can multiply.
 
 _TYPES: Final = {"null": "None", "boolean": "bool", "integer": "int", "number": "float", "string": "str"}
 

@@ -51,7 +51,6 @@ Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
 _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
-# After the server has ended, the tap ends without the rest of the log if the log makes no progress for this long.
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 

@@ -236,6 +236,10 @@ async def test_a_cancelled_call_of_a_program_ends_its_stream(sample: str) -> Non
         (["--http", "127.0.0.1:0"], "--http needs a command after --, and no URL"),
         (["--http", "127.0.0.1:0", "http://a/mcp", "--", "server"], "--http needs a command after --, and no URL"),
         (["--http", "nowhere", "--", "server"], "the address nowhere must be HOST:PORT"),
+        (
+            ["--http", "127.0.0.1:0", "--header", "A: b", "--", "server"],
+            "--header is for the URL of a remote server; a command has none",
+        ),
         (["--header", "x", "http://a/mcp"], "a header must be NAME: VALUE"),
     ],
 )

@@ -5,8 +5,8 @@
     connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
 
 The official SDK (`mcp`) implements OAuth: it finds and checks metadata, registers the client, and supports PKCE, the
-authorization code, refreshed tokens, more scopes on demand (step-up) and client credentials. This
-module opens the browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
+authorization code, refreshed tokens, more scopes on demand (step-up) and client credentials. This module opens the
+browser, keeps tokens, and bounds what the SDK reads.
 
 Rules:
   - Tokens go to the server and to the endpoints that its metadata names, over https. Plain http is allowed on this

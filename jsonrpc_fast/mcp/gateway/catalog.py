@@ -244,8 +244,7 @@ class Catalog:
 
     def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
         schemas = self._places.schemas
-        # Searched in the bytes: few tools ask for headers, and the schemas may be large.
-        # The maximum number of tools that ask for headers over HTTP.
+        # Searched in the bytes: few tools ask for headers over HTTP, and the schemas may be large.
         if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < 10_000:
             schemas[name] = item.get("inputSchema")
         else:

@@ -146,6 +146,7 @@ class Gateway(Served):
             if entry.local is None:
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
+        self._awaited: set[str] = set()  # the servers whose instructions a client has waited for
         found_hooks = {name: hooks(name) for name in self._entries} if hooks is not None else {}
         self.places: Places = Places(
             self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout, found_hooks
@@ -240,12 +241,15 @@ class Gateway(Served):
         return self.instructed(result, lambda: clients.of(subject, params, rules).catalog)
 
     async def instructed(self, result: dict[str, Any], catalog: Callable[[], Catalog]) -> dict[str, Any]:
-        """Return a result with the instructions of the servers. Those that have never run are started for them."""
+        """Return a result with the instructions of the servers. Those that have never run are started once."""
         known = self.places.instructions
-        if not known.keys() >= self._entries.keys():
-            starting = [upstream for name, upstream in catalog().upstreams.items() if name not in known]
+        # A server that does not start in time must not delay every client.
+        unknown = self._entries.keys() - known.keys() - self._awaited
+        if unknown:
+            starting = [upstream for name, upstream in catalog().upstreams.items() if name in unknown]
             tasks = [asyncio.ensure_future(upstream.start()) for upstream in starting]
             await _within(self.places.list_seconds, tasks)
+            self._awaited |= unknown
             for upstream, task in zip(starting, tasks, strict=True):
                 if task.cancelled():
                     _logger.warning("%s: its instructions are left out, because it is slow", upstream.name)

@@ -1,4 +1,4 @@
-"""One POST: its requests, the messages that belong to them, and the response. See `HttpExchange` in mcp/server/context.
+"""One POST: its requests, the messages that belong to them, and the response. See `HttpExchange` in mcp/server/session.
 
 Rules:
   - A request needs no session: its function is called by a dispatcher, with a context that leads to the exchange. If it
@@ -166,6 +166,7 @@ class Exchange(MessageStream):
         server: The server.
         transport: The transport of the session; None: there is no session.
         session: The session.
+        default: As in `encode`, for notifications.
 
     Attributes:
         requests: The requests that have no response yet, in their order.
@@ -174,6 +175,7 @@ class Exchange(MessageStream):
     server: Served = field(kw_only=True)
     transport: HttpTransport | None = field(default=None, kw_only=True)
     session: FrontSession | None = field(default=None, kw_only=True)
+    default: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     requests: dict[ServedRequest, None] = field(default_factory=dict, init=False)
     _responses: list[bytes] | None = field(default=None, init=False)  # of a batch
     _subscriptions: ClientSubscriptions | None = field(default=None, init=False)
@@ -206,15 +208,15 @@ class Exchange(MessageStream):
     def push(self, notifications: Any, destination: Destination | None = None) -> None:
         for notification in notifications:
             if self.transport is not None or not self.is_ended:
-                self.send(encode(notification))
+                self.send(encode(notification, default=self.default))
 
     def notifications_of(self, method: str, subject: str) -> Any:
         return self.subscriptions.changed(method, subject, is_legacy=False)
 
     async def tell_client(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
-        self.send(encode(Notification(method, params)))
+        self.send(encode(Notification(method, params), default=self.default))
         self._room = self._room or Waiters()
-        while self.size > 64 * 1024:
+        while self.size > 256 * 1024:  # as over other transports
             await self._room.wait()
 
     @property
@@ -320,18 +322,24 @@ class Exchanges:
         hooks = options.get("hooks")
         self._is_plain = hooks is None
         self._is_traced = hasattr(hooks, "request_received")
+        self._default = options.get("default")
         self._dispatch = SingleHandler(_serve).prepare(
-            server.profile, hooks=hooks, raw=server.keeps_raw, delimited=False, default=options.get("default")
+            server.profile, hooks=hooks, raw=server.keeps_raw, delimited=False, default=self._default
         )
         self._running: set[Exchange] = set()
 
     def exchange(self, request: AsgiRequest, session: HttpSession | None) -> Exchange:
         """Return the exchange of a POST, which has no request yet."""
         if session is None:
-            return Exchange(self._max_bytes, request, server=self.server)
+            return Exchange(self._max_bytes, request, server=self.server, default=self._default)
         connection = session.connection
         exchange = Exchange(
-            self._max_bytes, request, server=self.server, transport=session.transport, session=connection
+            self._max_bytes,
+            request,
+            server=self.server,
+            transport=session.transport,
+            session=connection,
+            default=self._default,
         )
         # The name of a stream is never reused: an event id of an earlier stream must not lead into it.
         exchange.name, exchange.is_resumable = session.stream_name(), self._responder.is_resumable(connection.revision)
@@ -361,7 +369,7 @@ class Exchanges:
         else:
             served = ServedRequest(message, self, request, session)
             begin = self._call_plain(served) if self._is_plain else None
-            if begin is None and served.exchange is None:
+            if begin is None:
                 begin = self._begin(served)
             if isinstance(begin, bytes):  # the path of most requests, without a stream or a task
                 await request.send_json(served.status, begin, () if begun is None else begun())
@@ -445,7 +453,7 @@ class Exchanges:
                 raise
             response = dispatch.failed(message, error)
         if type(response) is not bytes:
-            request.destination  # noqa: B018  # registered from here on  # before its task begins
+            request.destination  # noqa: B018  # registered before its task begins
             request.part = task = asyncio.create_task(self._run(request, response))
             task.add_done_callback(lambda _: _end(request, response))
         elif request.exchange is None:

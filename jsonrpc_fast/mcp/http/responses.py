@@ -39,7 +39,6 @@ _EVENT_HEADERS: Final[list[Header]] = [
 ]
 _RESUMABLE: Final = since("2025-11-25")
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
-# Several messages in one write cost little more than one message, but all of them wait for a slow client.
 _SENT: Final = object()
 
 
@@ -295,6 +294,7 @@ class ResponseSender:
         """Remove some messages, store them as events, and return these."""
         events: list[bytes] = []
         size = 0
+        # Several messages in one write cost little more than one message, but all of them wait for a slow client.
         while len(stream) and size < 65536:
             text = stream.take_first()  # a cancellation here must not store an event twice
             events.append(_event(await self._append(stream, text), text))

@@ -283,7 +283,8 @@ class SessionRequests:
             await transport.wait_for_reading()
         if type(message) is Notification and message.method == "notifications/cancelled":
             id = member_of(message.params, "requestId")
-            if isinstance(id, int | str) and (cancelled := transport.requests.get(id)) is not None:
+            cancelled = transport.requests.get(id) if isinstance(id, int | str) else None
+            if cancelled is not None and type(cancelled.id) is type(id):  # True is equal to 1
                 cancelled.cancel()
         transport.deliver(message)
 

@@ -239,7 +239,7 @@ class HttpTransport(Transport):
         return self.buffered
 
     async def drain(self) -> None:
-        while self.buffered > 64 * 1024 and self.is_connected:
+        while self.buffered > 256 * 1024 and self.is_connected:  # as in other transports
             await self._waiters.wait()
         if not self.is_connected:
             raise ConnectionLost("the session is closed")

@@ -59,7 +59,6 @@ class Document:
             ValueError: It is not an object, or a reference leads nowhere, out of the document or back to itself.
         """
         # Bounded, because references may form a cycle.
-        # How many references may follow one another.
         for _ in range(64):
             if not isinstance(value, dict):
                 raise ValueError("a part of the document must be an object")

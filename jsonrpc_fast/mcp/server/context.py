@@ -490,11 +490,11 @@ class Context:
         Raises:
             ValueError: The level is unknown.
         """
-        client = self.client
         # A modern request says itself which level it wants.
-        minimum = self._rules.log_level if self.revision.is_modern else cast("FrontSession", client).log_level
-        if is_logged(level, minimum) and self._task is None and not client.is_blocked:
-            client.push([log_message(level, data, logger)], self.destination)
+        minimum = self._rules.log_level if self.revision.is_modern else cast("FrontSession", self.client).log_level
+        # The way to the client is made only for a message that is sent.
+        if is_logged(level, minimum) and self._task is None and not self.client.is_blocked:
+            self.client.push([log_message(level, data, logger)], self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""

@@ -169,14 +169,14 @@ class Methods:
         self.middleware: Sequence[Middleware] = middleware
         self._registry = registry
         self._page_size = page_size
-        # The capability and the function.
+        # The capability, "" for none, and the function.
         self._methods: dict[str, tuple[str, Method | None]] = {
             "completion/complete": ("completions", self._complete),
             "prompts/get": ("prompts", self._get_prompt),
             "resources/read": ("resources", self._read_resource),
             "tools/call": ("tools", self._call_tool),
             **{method: (each.kind, partial(self._list, method)) for method, each in LIST_METHODS.items()},
-            LISTEN_METHOD: ("logging", self._listen),
+            LISTEN_METHOD: ("", self._listen),
             "logging/setLevel": ("logging", _set_level),
             "resources/subscribe": ("resources.subscribe", _subscribe),
             "resources/unsubscribe": ("resources.subscribe", _unsubscribe),
@@ -273,7 +273,7 @@ class Methods:
         if registry.has_tasks and method in TASK_METHODS:
             return partial(self.tasks.serve, method), False
         capability, function = self._methods.get(method, ("", None))
-        if function is None or capability not in declared:
+        if function is None or (capability and capability not in declared):
             raise method_not_found()
         if not registry.mounts and method in LIST_METHODS:  # without providers, nothing has to be awaited
             return partial(self._list_own, method), False
@@ -287,10 +287,9 @@ class Methods:
             declared: As in `find`.
         """
         name = params.get("name")
+        tool = self._registry.tools.get(name) if type(name) is str and "tools" in declared else None
         # Tasks need the full path: whether a call becomes one depends on its params and on the client.
-        if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
-            return None
-        return self._registry.tools.get(name)
+        return None if tool is None or tool.task_support != "forbidden" else tool
 
     def call_plain(self, handshake: ServerHandshake, message: Message, subject: object) -> Any:
         """Call a tool that takes no context, by the shortest way. It gives what `serve` gives.

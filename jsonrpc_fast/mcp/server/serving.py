@@ -20,6 +20,7 @@ from ...profile import Profile
 from ...session import Rules, SessionOptions
 from ...support import on_failure
 from ...transports import Events, MemoryChannel, MemoryTransport, Transport, TransportOptions
+from ...types import UNSET, Unset
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.versions import DEFAULT_VERSIONS
 from .lifespan import Lifespan
@@ -198,7 +199,8 @@ class Served:
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
         from ...transports import run_stdio  # a server over HTTP does without
 
-        end_seconds = session_options.get("end_seconds") or None  # UNSET is false
+        found = session_options.get("end_seconds", UNSET)  # 0: at once
+        end_seconds = None if isinstance(found, Unset) else found
         return run_stdio(
             serve, on_signal=self.on_signal, **{**defaults, "end_seconds": end_seconds, **transport_options}
         )

@@ -1,4 +1,4 @@
-"""The session of one client of a server, a gateway or a program behind HTTP, and the messages to this client.
+"""The session of one client of a server or a gateway, and the messages to this client.
 
 Rules:
   - A legacy client gets requests after `notifications/initialized`, a modern one gets none.

@@ -13,13 +13,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import watchfiles
 
 from ..._version import __version__
 from ...support import logger_of
-from ..http import HttpOptions, McpEndpoint, run_http
 from ..protocol.definitions import Prompt, Resource
 from ..server.context import Context
 from ..server.providers import Provider
@@ -127,8 +126,10 @@ def serve_folder(folder: TemplateFolder) -> int:
     return _server(folder).serve_stdio(grace_seconds=_GRACE_SECONDS)
 
 
-def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **options: Unpack[HttpOptions]) -> int:
+def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **options: Any) -> int:
     """Serve a folder over HTTP. The exit code is that of `run_http`; the options are those of `McpEndpoint`."""
+    from ..http import McpEndpoint, run_http  # a server on stdio does without
+
     return run_http(McpEndpoint(_server(folder), **options), host, port, grace_seconds=_GRACE_SECONDS)
 
 

@@ -7,11 +7,13 @@ import gc
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from jsonrpc_fast import Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.http import MemoryEventStore
 from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
@@ -233,7 +235,12 @@ async def test_a_cancelled_request_gets_no_response_and_its_task_goes_on() -> No
     await tools.entered.wait()
     refused = await Exchange(app, call(1, "wait"), session).events()
     assert (refused[0]["status"], b"the id is in flight" in refused[1]["body"]) == (400, True)
-    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    notice: Any = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": True}}
+    for other in (True, 1.0, "1", [1]):  # the first two are equal to 1 in Python
+        notice["params"]["requestId"] = other
+        await Exchange(app, notice, session).events()
+    assert not task.done()
+    notice["params"]["requestId"] = 1
     await Exchange(app, notice, session).events()
     await task
     assert tools.outcome == "cancelled"
@@ -425,3 +432,26 @@ async def test_the_end_of_the_session_leaves_no_cycle() -> None:
         gc.enable()
     assert found == set()
     await app.close()
+
+
+async def test_a_tool_that_may_run_as_a_task_takes_only_itself_off_the_shortest_way() -> None:
+    server = Server("shop", "1.0")
+    server.tool(lambda: "now", name="now")
+    server.tool(lambda: "later", name="later", task_support="optional")
+    for name, is_short in (("now", True), ("later", False)):
+        params = modern(request(1, "tools/call", name=name, arguments={}))["json"]["params"]
+        assert (server.call_plain(Request(1, "tools/call", params), None) is not None) is is_short
+
+
+async def test_log_messages_of_a_request_are_written_with_the_default_of_the_endpoint() -> None:
+    server = Server("shop", "1.0")
+
+    @server.tool
+    def say(context: Context) -> None:
+        context.log("error", {"where": Path("shelf")})
+
+    app = McpEndpoint(server, {"default": str})
+    meta = {"io.modelcontextprotocol/logLevel": "debug"}
+    sent = modern(request(1, "tools/call", name="say", arguments={}, _meta=meta))
+    posted = Exchange(app, sent["json"], headers=sent["headers"])
+    assert b'"data":{"where":"shelf"}' in body_of(await posted.events())

@@ -229,6 +229,16 @@ async def test_run_accepts_the_options_of_a_session() -> None:
 
 
 @pytest.mark.ci
+@rows(("options", "end_seconds"), [({}, None), ({"end_seconds": None}, None), ({"end_seconds": 0}, 0)])
+def test_serve_stdio_passes_its_time_on(
+    options: dict[str, Any], end_seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("jsonrpc_fast.transports.run_stdio", lambda _, **options: given.update(options))
+    Server("one", "1").serve_stdio(**options)
+    assert given["end_seconds"] == end_seconds
+
+
 def test_serve_stdio_accepts_the_options_of_a_session_and_a_transport() -> None:
     code = (
         "import sys\n"
