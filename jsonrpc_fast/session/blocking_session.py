@@ -108,6 +108,9 @@ class Blocking:
         self._lock = threading.Lock()
         self._is_open = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._inner!r}>"
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -159,7 +162,7 @@ class Blocking:
             Exception: What the coroutine raises.
         """
         if not self._is_open:
-            raise StateError("it is not connected: use it in `with`")
+            raise StateError("it is not connected: use it in `with`, or call its `start`")
         return _shared.wait_for(begin)
 
     def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:

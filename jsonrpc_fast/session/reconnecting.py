@@ -191,6 +191,9 @@ class ReconnectingSession(StreamCaller):
         async with on_failure(partial(self.close, 0)):
             await self.connected()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._session or 'no session'}>"
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -229,6 +229,9 @@ class Connection(Outbox):
 
     # Properties.
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._state.value}>"
+
     @property
     def state(self) -> State:
         """The state. Only the methods of this class change it."""

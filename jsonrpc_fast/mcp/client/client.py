@@ -48,7 +48,7 @@ from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
-from .results import all_pages, check_completion, check_items, checked_tool_result, invalid_result
+from .results import Entries, all_pages, check_completion, check_items, checked_tool_result, invalid_result
 from .session import ClientSession, NotificationHandler, ServerRequestHandler, capabilities_of
 from .tasks import ClientTask
 
@@ -275,6 +275,10 @@ class Client(Caller):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        revision = "" if self._server is None else f", {self._server.revision.version}"
+        return f"<{type(self).__name__} with {self.session!r}{revision}>"
 
     async def close(self) -> None:
         """Settle the calls in flight and close the connection. By then, a program that `connect` started has exited."""
@@ -598,7 +602,7 @@ class Client(Caller):
 
     async def _list(self, method: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
         deadline = self._deadline(timeout)
-        return await all_pages(method, lambda params: self._call(method, params, deadline))
+        return Entries(await all_pages(method, lambda params: self._call(method, params, deadline)))
 
 
 async def _explain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from html import escape
 from typing import Any, Final
 
 from ...codec import dumps
@@ -18,6 +19,24 @@ MAX_PAGES: Final = 1000
 """Maximum number of pages of one list. A server with more, or with pages that form a cycle, is faulty."""
 MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of all pages of one list together, as JSON. A single page may be as large as a message."""
+
+
+class Entries(list[dict[str, Any]]):
+    """What a server offers, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                entry.get("name"),
+                entry.get("uri") or entry.get("uriTemplate"),
+                entry.get("title"),
+                entry.get("description"),
+            )
+            for entry in self
+        ]
+        used = [place for place in range(4) if any(row[place] for row in rows)]
+        cells = ["".join([f"<td>{escape(str(row[place] or ''))}</td>" for place in used]) for row in rows]
+        return f"<table>{''.join([f'<tr>{row}</tr>' for row in cells])}</table>"
 
 
 def invalid_result(method: str, fault: str) -> InvalidResponse:
