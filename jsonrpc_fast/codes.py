@@ -231,8 +231,5 @@ RPC_MESSAGES: Final = {
 }
 """The messages that the specification defines for its codes (section 5.1)."""
 
-BUSY_MESSAGE: Final = "Server busy"
-"""The message of `SessionErrorCode.SERVER_BUSY`."""
-
 DEADLINE_MESSAGE: Final = "Deadline exceeded"
 """The message of `SessionErrorCode.DEADLINE_EXCEEDED`."""

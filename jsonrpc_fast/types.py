@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from types import CoroutineType
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
 
 ENVELOPE_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})

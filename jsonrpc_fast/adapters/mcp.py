@@ -84,9 +84,6 @@ _validate: Final[Callable[[str], Any]] = (
 _sdk_servers: Final[list[None]] = []
 """One item for each running server of the SDK that uses a standard stream: the SDK refuses a second server."""
 
-_EXCLUDED: Final[dict[str, Any]] = {"exclude_none" if _IS_WRAPPED else "exclude_unset": True}
-"""How the SDK writes its models."""
-
 
 def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
     """Return the SDK's message for a line, or the exception that says why it is not a message.
@@ -257,7 +254,7 @@ def to_line(message: Any) -> bytes:
                 return encode_error(message.id, error.code, error.message, data)
     except (TypeError, ValueError):
         pass  # for example a model in a payload, an integer beyond 64 bits, or a long id
-    line: str = message.model_dump_json(by_alias=True, **_EXCLUDED)
+    line: str = message.model_dump_json(by_alias=True, exclude_none=_IS_WRAPPED, exclude_unset=not _IS_WRAPPED)
     return line.encode()
 
 

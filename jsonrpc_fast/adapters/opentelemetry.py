@@ -32,7 +32,6 @@ from ..types import MessageId
 
 __all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
 
-_NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
@@ -65,8 +64,8 @@ class OpenTelemetryHooks:
         meter_provider: MeterProvider | None = None,
         attributes: Mapping[str, str | int] | None = None,
     ) -> None:
-        self._tracer = trace.get_tracer(_NAME, None, tracer_provider, _SCHEMA)
-        meter = metrics.get_meter(_NAME, "", meter_provider, _SCHEMA)
+        self._tracer = trace.get_tracer("jsonrpc_fast", None, tracer_provider, _SCHEMA)
+        meter = metrics.get_meter("jsonrpc_fast", "", meter_provider, _SCHEMA)
         self._attributes: dict[str, Any] = {"rpc.system.name": "jsonrpc", **(attributes or {})}
         self._client_duration = meter.create_histogram(
             "rpc.client.call.duration",

@@ -14,10 +14,11 @@ from ._json import Default
 
 # The encoders write the envelope first, without spaces and in this order: `jsonrpc`, `id`, then the method and params,
 # the result or the error.
-_VERSION: Final = len(b'"jsonrpc":"2.0",')
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_KIND: Final = rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,"params")?)' % _STRING
-_ENVELOPE: Final = rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % (_STRING, _KIND)
+_ENVELOPE: Final = (
+    rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?'
+    rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,"params")?)' % (_STRING, _STRING)
+)
 
 
 def default_of(profile: Profile, default: Default) -> Default:
@@ -43,7 +44,7 @@ def written_as(text: bytes, form: WrittenForm) -> bytes:
         return text
     if text.startswith(b'{"jsonrpc":"2.0","id":null,"method":'):
         raise ValueError("a request without jsonrpc must not have the id null, which makes it a notification")
-    rest = text[1 + _VERSION :]
+    rest = text[len(b'{"jsonrpc":"2.0",') :]
     if form == "unversioned":
         return b"{" + rest
     found = re.match(_ENVELOPE, text)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ..support import INDEX_DIGITS, index_of, pointer_parts
+from ..types import T
 
-T = TypeVar("T")
 """A `Raw` of either backend."""
 
 

@@ -35,8 +35,6 @@ def loads_as(text: bytes, numbers: int) -> Any:
 def check_numbers(text: bytes, numbers: int) -> None:
     """Raise ValueError if `loads_as` would: for an integer with more digits than CPython converts, or an exponent that
     is too large."""
-    if has_long_digits(text) or (numbers & DECIMALS and re.search(_LONG_EXPONENT, text)):
+    exponent = rb"[0-9][eE][+-]?[0-9]{%d}" % (MAX_EXPONENT_DIGITS + 1)
+    if has_long_digits(text) or (numbers & DECIMALS and re.search(exponent, text)):
         loads_as(text, numbers)
-
-
-_LONG_EXPONENT: Final = rb"[0-9][eE][+-]?[0-9]{%d}" % (MAX_EXPONENT_DIGITS + 1)

@@ -50,8 +50,6 @@ OPT_STRICT_INTEGER: Final = 1 << 6
 OPT_UTC_Z: Final = 1 << 7
 
 _READ_DEPTH: Final = 1024
-_SMALL_STACK: Final = sys.platform == "emscripten"
-"""The scanner of the json module overflows the stack there, instead of raising RecursionError."""
 
 _Parts = Iterator[tuple[str, Any]]
 """The parts of a container, each after its encoded name and a colon; an item of an array has no name."""
@@ -104,11 +102,11 @@ def _read(text: str) -> Any:
 
 _find_brackets = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]').findall
 """Matches brackets and strings, so that brackets in strings are not counted."""
-_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def _depth_of(text: str) -> int:
-    return max(accumulate(_STEPS.get(found, 0) for found in _find_brackets(text)))
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    return max(accumulate(steps.get(found, 0) for found in _find_brackets(text)))
 
 
 def read_with(
@@ -125,7 +123,8 @@ def read_with(
     Raises:
         ValueError: `text` is not JSON, or nests deeper than 1024, or a function raises it.
     """
-    if make_scanner is None or (_SMALL_STACK and text.count("[") + text.count("{") > _READ_DEPTH):
+    # On Emscripten the scanner of the json module overflows the stack, instead of raising RecursionError.
+    if make_scanner is None or (sys.platform == "emscripten" and text.count("[") + text.count("{") > _READ_DEPTH):
         return _read_in_steps(text, integer, real)
     try:
         value = decode(text)

@@ -17,7 +17,6 @@ from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
 from .frames import BLANK, Frame
 
-_BLANK: Final = BLANK + b"\n"
 _SHORT_BLANK: Final = 64  # bytes; such lines are skipped many at a time
 # `re` stores each repetition of a group, so their number is bounded.
 _blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
@@ -110,7 +109,7 @@ class LineFrames:
 
     def _finish_line(self, frames: list[Frame]) -> None:
         text = bytes(self._buffer)
-        if len(text) > self._limit + 1 or text.strip(_BLANK):
+        if len(text) > self._limit + 1 or text.strip(BLANK + b"\n"):
             frames.append(self._frame(text, self._line, self._offset))
 
     def _frame(self, text: bytes | bytearray, number: int, offset: int) -> Frame:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from ..support import is_future
-
-T = TypeVar("T")
+from ..types import T
 
 
 def discard(work: Any) -> None:

@@ -16,10 +16,8 @@ from typing import (
     Concatenate,
     Final,
     NoReturn,
-    ParamSpec,
     TypeAlias,
     TypedDict,
-    TypeVar,
     Unpack,
     overload,
 )
@@ -27,14 +25,12 @@ from typing import (
 from ..codec import Notification, Params
 from ..codec._backend import decoded
 from ..errors import InvalidResponse
-from ..types import UNSET, Unset
+from ..types import UNSET, P, T, Unset
 from .params.problems import Misfit
 
 if TYPE_CHECKING:
     from .params.types import ValueType
 
-P = ParamSpec("P")
-T = TypeVar("T")
 BatchItem: TypeAlias = "tuple[str, Any] | Notification[Any]"
 """An item of a batch: method and params of a call, or a notification."""
 

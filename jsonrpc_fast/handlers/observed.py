@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from ..codec import Notification, ParseError, Request
 from ..codes import ErrorCode
@@ -27,8 +27,6 @@ from ..support import HANDLER_FAILURES, is_foreign_cancellation, on_failure
 from .awaiting import OuterCoroutine
 from .dispatch import Dispatch, EncodeOptions, Inbound, ParamsReading
 from .handler import Handler
-
-_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 
 class _Report:
@@ -119,7 +117,7 @@ class ObservedDispatch(Dispatch):
         except asyncio.CancelledError as error:
             # A cancellation of the task itself has no response; `_run_to_end` reports it.
             if is_foreign_cancellation(error):  # the response is -32603
-                self._reports[id(item)].code = _INTERNAL_ERROR
+                self._reports[id(item)].code = int(ErrorCode.INTERNAL_ERROR)
                 self._conclude(item)
             raise
         self._conclude(item)
@@ -149,7 +147,7 @@ class ObservedDispatch(Dispatch):
 
     def _fail(self, item: Inbound, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification) and id(item) in self._reports:
-            self._reports[id(item)].code = _INTERNAL_ERROR
+            self._reports[id(item)].code = int(ErrorCode.INTERNAL_ERROR)
         return super()._fail(item, error, is_line)
 
     def _encode_error(self, item: Request[Any], is_line: bool, code: int, message: str, data: Any) -> bytes:

@@ -18,7 +18,7 @@ from ..handlers.caller import BatchCaller, BlockingBatchCaller
 from ..hooks import Hooks
 from ..profile import JSONRPC, Profile
 from ..support import check_count, check_headers, check_seconds
-from ..types import TIMEOUT_SECONDS
+from ..types import TIMEOUT_SECONDS, T
 from .exchanges import ExchangeClient, ReadResponse
 from .library import (
     ERRORS,
@@ -40,7 +40,6 @@ except ImportError as _error:
 
 __all__ = ["AsyncHttpClient", "HttpClient"]
 
-T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
 
 

@@ -12,20 +12,18 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Final, Self, Unpack
 
 from ..errors import ConnectionLost, StateError
 from ..handlers import Handlers
 from ..handlers.caller import BlockingBatchCaller, Caller
 from ..transports import Transport
+from ..types import P, T
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .session import Session
 from .streams import StreamCaller
 from .threads import run_threadsafe
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class _LoopThread:

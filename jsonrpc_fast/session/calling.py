@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from inspect import signature
 from math import inf
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final
 
 from ..codec import Notification, Params
 from ..codec._backend import decoded
@@ -30,17 +30,14 @@ from ..support import check_seconds
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.connection import Connection
 from ..transports.protocol import Transport
-from ..types import UNSET, Unset
+from ..types import UNSET, P, T, Unset
 from .conventions import Convention
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
-from .running import RunState, running, waiting
+from .running import running, waiting
 from .streams import Items, StreamCaller
 from .threads import lock, run_threadsafe
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def _threadsafe_form(
@@ -278,7 +275,7 @@ class Calling(StreamCaller):
     async def _wait_to_notify(self, timeout: float | Unset | None) -> None:
         seconds = None if timeout is UNSET else self.seconds_of(timeout)
         run = running()
-        if run is None or run.state is RunState.ENDED:
+        if run is None or run.state == "ended":
             await self.wait_to_send(0, seconds)
         elif not self._reads or self._driver.handler_queue.waiters:
             # Not behind calls that wait for others to end: these may need this handler first, like its call.

@@ -52,9 +52,7 @@ from .conventions import ProgressToken
 from .options import Rules
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
-_ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)
 _MAX_TOMBSTONES: Final = 10_000
-_MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -215,7 +213,8 @@ class Calls:
             call.outcome = outcome
             if call.batch is not None or call.token is not None:
                 self._forget(call)
-            if len(self._deadlines) > 2 * len(pending) + _MAX_DEAD_ENTRIES:
+            # 64 heap entries of settled calls are not worth a clean-up.
+            if len(self._deadlines) > 2 * len(pending) + 64:
                 self._drop_dead_entries()
         return call
 
@@ -504,7 +503,15 @@ class Calls:
                 return None
             only.settled_by = message.result
             return [only]
-        if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
+        if (
+            message.id is not None
+            or error is None
+            or error.code
+            in (
+                ErrorCode.METHOD_NOT_FOUND,  # says that the request was read
+                ErrorCode.INVALID_PARAMS,
+            )
+        ):
             return None
         return self._settle_unnamed(Outcome.ERROR, error) or None
 

@@ -46,9 +46,6 @@ from .inbound import AHEAD_ITEMS, Phase, Serving
 from .options import RULES, Rules
 from .requests import Destination, InboundBatch, id_in_flight
 
-_SMALL_BATCH: Final = 64
-"""A batch of up to this many messages is received in one turn."""
-
 _BURST: Final = 10.0
 """How many malformed messages without an id get a response at once, where it is "limited"; then it is 1 per second."""
 
@@ -172,7 +169,7 @@ class Engine(Serving):
             self.finish_batch()
         if kind is list:
             steps = self._receive_batch(message, destination)
-            if len(message) > _SMALL_BATCH:
+            if len(message) > 64:  # a smaller one is received in one turn
                 self._begin_batch(steps)
                 self._receive_more()
             else:

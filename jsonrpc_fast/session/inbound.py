@@ -56,7 +56,7 @@ from typing import Any, Final
 
 from ..codec import Notification, Raw, Request
 from ..codec._backend import PlainServer, decoded
-from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
+from ..codes import RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import ConnectionLost, EncodeError, RpcError, StateError, run_callback
 from ..handlers import Handler, Handlers, is_awaitable
 from ..handlers.awaiting import discard
@@ -68,7 +68,7 @@ from .conventions import ProgressToken
 from .driver import Driver
 from .options import Rules
 from .requests import Destination, InboundBatch, InboundRequest, id_in_flight
-from .running import Item, Run, RunState, Trace, current_run, detached
+from .running import Item, Run, Trace, current_run, detached
 
 AHEAD_ITEMS: Final = 256
 """How many messages are read, at most, before those that a turn had no time for have begun."""
@@ -80,14 +80,9 @@ STALL_SECONDS: Final = 30.0
 _REFUSAL_FACTOR: Final = 16
 """Beyond this multiple of `response_bytes` in refusals and error responses, reading stops until the peer reads."""
 
-_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
-_LEAF_BYTES: Final = 32  # estimate for a number or a short string
 _CONTAINER_BYTES: Final = 64  # of an empty container, where `getsizeof` does not know it: on PyPy
 
 # Looked up once: access to enum members is slow.
-_RUNNING: Final = RunState.RUNNING
-_ALONGSIDE: Final = RunState.ALONGSIDE
-_ENDED: Final = RunState.ENDED
 _RESULT: Final = Outcome.RESULT
 
 _NOTHING: Final[OrderedDict[Run, None]] = OrderedDict()
@@ -205,7 +200,7 @@ class Serving(PlainServer):
         """Return the size of the messages that wait or are being served."""
         size = self.waiting_bytes
         for run in self.runs:
-            if run.state is _RUNNING:
+            if run.state == "running":
                 if run.size < 0:
                     run.size = self._size_of(run.item)
                 size += run.size
@@ -292,7 +287,7 @@ class Serving(PlainServer):
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
         """Refuse a request that may be sent again later."""
-        self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
+        self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, "Server busy"))
 
     def update_reading(self) -> None:
         """Stop or resume reading, after a change of what decides it."""
@@ -398,6 +393,11 @@ class Serving(PlainServer):
         """End a request with an error. Return what to send, like `_end_request`."""
         text = self.encode_error(request.id, code, message, data, delimited=request.batch is None)
         return self._end_request(request, text)
+
+    def _cut_off_text(self, request: InboundRequest) -> bytes:
+        """End a request whose handler this side has cancelled, like `_error_text`."""
+        code = int(ErrorCode.INTERNAL_ERROR)
+        return self._error_text(request, code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
 
     def _end_request(self, request: InboundRequest, text: bytes) -> bytes:
         """End a request. Return what to send.
@@ -705,10 +705,10 @@ class Serving(PlainServer):
             if self._has_room(run.size, self.alongside):
                 self.waiting_bytes += run.size
                 self.alongside += 1
-                run.state = _ALONGSIDE
+                run.state = "alongside"
                 self._start(run)
                 return
-        run.state = _ENDED
+        run.state = "ended"
         run.context = None
         discard(run.work)
         if run is self._barrier:
@@ -728,8 +728,8 @@ class Serving(PlainServer):
         if type(run.item) is InboundRequest:
             run.item.run = run
         self.runs[run] = None
-        if run.state is not _ALONGSIDE:
-            run.state = _RUNNING
+        if run.state != "alongside":
+            run.state = "running"
             self.running += 1
 
     def succeeded(self, run: Run, result: Any) -> None:
@@ -751,13 +751,13 @@ class Serving(PlainServer):
 
     def _leave(self, run: Run) -> None:
         """Forget a handler that has ended."""
-        state, run.state = run.state, _ENDED
+        state, run.state = run.state, "ended"
         self.runs.pop(run, None)
-        if state is _RUNNING:
+        if state == "running":
             self.running -= 1
-        elif state is _ALONGSIDE or state is RunState.WAITING:
+        elif state == "alongside" or state == "waiting":
             self.waiting_bytes -= run.size
-            self.alongside -= state is _ALONGSIDE
+            self.alongside -= state == "alongside"
         if run is self._barrier:
             self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.
@@ -773,7 +773,7 @@ class Serving(PlainServer):
 
     def run_waits(self, run: Run) -> None:
         """Take the slot of a handler that begins to wait for a peer."""
-        run.state = RunState.WAITING
+        run.state = "waiting"
         if run.size < 0:
             run.size = self._size_of(run.item)
         self.running -= 1
@@ -783,7 +783,7 @@ class Serving(PlainServer):
 
     def run_continues(self, run: Run) -> None:
         """Return its slot to a handler that has stopped waiting."""
-        run.state = _RUNNING
+        run.state = "running"
         self.running += 1
         self.waiting_bytes -= run.size
 
@@ -796,7 +796,7 @@ class Serving(PlainServer):
         self._check_idle()
 
     def _abandon(self, run: Run) -> None:
-        run.state = _ENDED
+        run.state = "ended"
         if run.work is not None:
             discard(run.work)
         context, run.context = run.context or contextvars.copy_context(), None
@@ -817,7 +817,7 @@ class Serving(PlainServer):
 
     def spare(self, run: Run) -> None:
         """Neither wait for a handler nor cancel it, because it closes the session."""
-        if run.state is not _ENDED:
+        if run.state != "ended":
             run.closes_session = True
             if run is self._barrier:
                 self._lift()
@@ -882,9 +882,9 @@ class Serving(PlainServer):
                 self._conclude(item, trace, Outcome.CANCELLED)
         elif request is None:
             self.rules.hooks.handler_fault(error, item.method, None)
-            self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR)
+            self._conclude(item, trace, Outcome.ERROR, int(ErrorCode.INTERNAL_ERROR))
         elif is_cancelled:  # for example because the loop ends: not a failure
-            text = self._error_text(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            text = self._cut_off_text(request)
             self.respond(request.destination, request.id, text)
             self._conclude(request, trace, Outcome.CANCELLED)
         else:
@@ -913,7 +913,7 @@ class Serving(PlainServer):
             if request.destination is None:
                 text = self._end_request(request, b"")  # the end of the stream notifies the peer
             else:
-                text = self._error_text(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+                text = self._cut_off_text(request)
         self.respond(request.destination, request.id, text)
         self._conclude(request, trace, Outcome.CANCELLED)
 
@@ -944,7 +944,8 @@ def memory_of(params: Any, enough: int) -> int:
     # Level by level, in C: recursion would be slower, and would hit Python's recursion limit on a deep payload.
     level = [params] if type(params) is dict or type(params) is list else []
     while level:
-        size += sum(map(getsizeof, level, repeat(_CONTAINER_BYTES))) + _LEAF_BYTES * sum(map(len, level))
+        # 32 for a number or a short string, as an estimate.
+        size += sum(map(getsizeof, level, repeat(_CONTAINER_BYTES))) + 32 * sum(map(len, level))
         if size > enough:
             break
         values: list[Any] = list(chain.from_iterable([v for v in level if type(v) is list]))

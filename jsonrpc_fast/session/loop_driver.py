@@ -30,14 +30,10 @@ from .calls import Call
 from .driver import Driver
 from .engine import Engine
 from .requests import Destination, InboundRequest
-from .running import Run, RunState
+from .running import Run
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-_SHARES_CONTEXT: Final = sys.version_info < (3, 12)
-"""Whether a task can run in an existing context: an eager task, from Python 3.12 on, needs a copy."""
-
-_ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 
 
 class Owner(Protocol):
@@ -228,12 +224,13 @@ class LoopDriver(Driver):
 
     def start(self, run: Run) -> None:
         work = run.work if isinstance(run.work, (CoroutineType, OuterCoroutine)) else OuterCoroutine(run.work, None)
-        options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
+        # An eager task, from Python 3.12 on, cannot run in an existing context: it needs a copy.
+        options = _OPTIONS or {"context": run.context}
         owner: Any = run.owner
         served = ServedCoroutine(owner, work, run)
         task = _Task(served, loop=self.loop, name=run.item.method, **options)
         # An eager task may have ended by now. Keeping it would create a reference cycle.
-        if run.state is not _ENDED:
+        if run.state != "ended":
             run.task = task
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, TypeVar
+from typing import Any
 
 from ..handlers.caller import BlockingCaller, Caller, result_reader
 from ..handlers.interface import Method, methods_of
 from ..handlers.json_values import to_json
 from ..handlers.params.arguments import hints_of
-
-T = TypeVar("T")
+from ..types import T
 
 
 def proxy(caller: Caller | BlockingCaller, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:

@@ -27,7 +27,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, Unpack
+from typing import Any, Protocol, Self, Unpack
 
 from ..codec import Notification, Params, ParseError
 from ..codes import SessionErrorCode
@@ -38,14 +38,12 @@ from ..hooks import FoundHooks, logger
 from ..support import check_callable, check_count, check_seconds, is_failure, on_failure, shorten
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
-from ..types import TIMEOUT_SECONDS, UNSET, Unset
+from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
 from .options import Rules, SessionOptions
 from .requests import Destination
 from .running import detached, waiting
 from .session import Session
 from .streams import Items, StreamCaller, begun
-
-T = TypeVar("T")
 
 
 class Backoff:

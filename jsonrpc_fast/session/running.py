@@ -8,32 +8,24 @@ belong to another session: in a gateway, the handler of one session waits for th
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol
 
 from ..codec import Notification
 from ..codec._backend import ServedCoroutine
+from ..types import T
 from .requests import InboundRequest
 
-T = TypeVar("T")
 Item = InboundRequest | Notification
 """What is served."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
 
-class RunState(enum.Enum):
-    QUEUED = enum.auto()  # has not begun
-    RUNNING = enum.auto()  # has a slot
-    WAITING = enum.auto()  # waits for a peer, without a slot
-    ALONGSIDE = enum.auto()  # needs no slot
-    ENDED = enum.auto()
-
-
-_QUEUED: Final = RunState.QUEUED  # looked up once: before Python 3.12 access to enum members is slow
+RunState = Literal["queued", "running", "waiting", "alongside", "ended"]
+"""Of a `Run`: it has not begun, has a slot, waits for a peer without one, needs none, or has ended."""
 
 
 class RunOwner(Protocol):
@@ -69,7 +61,7 @@ class Run:
     item: Item
     trace: Trace
     context: Context | None
-    state: RunState = _QUEUED
+    state: RunState = "queued"
     size: int = -1
     task: Any = None
     waits: int = 0
@@ -84,15 +76,15 @@ class Run:
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""
         self.waits += 1
-        if self.state is RunState.RUNNING and self.owner is not None:
+        if self.state == "running" and self.owner is not None:
             self.owner.run_waits(self)
-        return self.waits == 1 and self.state is not RunState.ENDED
+        return self.waits == 1 and self.state != "ended"
 
     def end_wait(self) -> None:
         """The operation has finished waiting."""
         self.waits -= 1
         # A handler may wait for several calls at a time: only the end of the last wait takes a slot again.
-        if not self.waits and self.state is RunState.WAITING and self.owner is not None:
+        if not self.waits and self.state == "waiting" and self.owner is not None:
             self.owner.run_continues(self)
 
     def cancel(self) -> None:

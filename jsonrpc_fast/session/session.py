@@ -47,8 +47,6 @@ S = TypeVar("S", bound=Calling)
 _BOUND: Final = ("pauses_when_blocked", *CALLBACKS)
 """What a session sets of its transport."""
 _BOUND_OF: Final = attrgetter(*_BOUND)
-OWED_SECONDS: Final = 0.2
-"""Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
 
 
 class _State(enum.Enum):
@@ -354,7 +352,8 @@ class Session(Calling):
         closing = asyncio.Task(self._transport.close(), loop=self._driver.loop)
         try:
             # As long as the peer still reads, what was accepted is not dropped.
-            while not (await asyncio.wait([closing], timeout=OWED_SECONDS))[0] and self._transport.write_buffer_bytes:
+            # A peer that still works on a call has some time to read and to end its stream.
+            while not (await asyncio.wait([closing], timeout=0.2))[0] and self._transport.write_buffer_bytes:
                 pass
             if not closing.done():
                 await self._transport.disconnect()

@@ -29,17 +29,15 @@ from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
 from ..support import Waiters, check_count
-from ..types import UNSET, Unset
+from ..types import UNSET, T, Unset
 from .reconnecting import ReconnectingSession
 from .running import detached, waiting
 from .session import Session
-
-T = TypeVar("T")
 
 
 class Gap(NamedTuple):

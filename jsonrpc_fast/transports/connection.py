@@ -65,9 +65,6 @@ from .readers import Reader, StreamReader, TextReader
 
 SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may continue after its channel is closed, before it is cancelled."""
-OVERDUE_SECONDS: Final = 1.0
-"""How long after the grace period a connection is closed that its user has not closed: a session needs some time to
-count the requests without a response."""
 STEP_ITEMS: Final = 64
 """How many messages and faults are decoded at a time, at most; a batch ends such a step."""
 _SMALL_BYTES: Final = 256
@@ -616,7 +613,8 @@ class Connection(Outbox):
         if grace_seconds is not None:
             self.keep_closing()
             loop = asyncio.get_running_loop()
-            self._closing_timer = loop.call_later(grace_seconds + OVERDUE_SECONDS, self.begin_closing)
+            # One second more: a session needs some time to count the requests without a response.
+            self._closing_timer = loop.call_later(grace_seconds + 1.0, self.begin_closing)
         if self.onstop is not None:
             self.run_callback("onstop", self.onstop, grace_seconds)
         else:

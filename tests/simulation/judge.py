@@ -23,7 +23,7 @@ from jsonrpc_fast import Notification, ParseError, Request, Response, decode
 from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
 from jsonrpc_fast.session import Call, Cancellation, Goodbye, Progress
 from jsonrpc_fast.session.conventions import Withdrawn
-from jsonrpc_fast.session.running import Run, RunState
+from jsonrpc_fast.session.running import Run
 
 from .plans import RPC_ERROR, Plan
 
@@ -289,15 +289,15 @@ class Judge:
 
     def started(self, run: Run) -> None:
         """Note that the engine starts a handler."""
-        if run.state is RunState.ALONGSIDE:
+        if run.state == "alongside":
             return
         plan = self._plan_of(run.item)
         if plan.arrival <= self._last_started:
             self._fail(f"{plan} gets its slot after what came later")
         self._last_started = plan.arrival
         bounds = self._end.rules
-        running = sum(run.state is RunState.RUNNING for run in self._end.engine.runs)
-        if run.state is RunState.RUNNING and running > bounds.max_handlers:
+        running = sum(run.state == "running" for run in self._end.engine.runs)
+        if run.state == "running" and running > bounds.max_handlers:
             self._fail(f"{running} handlers run")
 
     def ended(self, run: Run) -> None:
@@ -309,8 +309,8 @@ class Judge:
         self._refusals_for_room += 1
         bounds, engine = self._end.rules, self._end.engine
         states = [run.state for run in engine.runs]
-        waiting = len(engine.queue) + states.count(RunState.WAITING)
-        most = max(waiting, states.count(RunState.ALONGSIDE))
+        waiting = len(engine.queue) + states.count("waiting")
+        most = max(waiting, states.count("alongside"))
         if bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
             self._fail(f"there is room: {most} messages wait")
 
@@ -333,7 +333,7 @@ class Judge:
         if deadline + CLOCK_SECONDS < end.wakes_at and not end.is_lost:
             self._fail(f"no timer for a deadline at {deadline}")
         states = [run.state for run in engine.runs]
-        running, waiting = states.count(RunState.RUNNING), len(engine.queue) + states.count(RunState.WAITING)
+        running, waiting = states.count("running"), len(engine.queue) + states.count("waiting")
         if (engine.running, engine.waiting) != (running, waiting):
             self._fail(f"{running} handlers run and {waiting} messages wait: {engine.running} and {engine.waiting}")
         if end.is_reading and not engine.queue:

@@ -21,8 +21,6 @@ from typing import IO, Any, Final, Literal
 
 END_SECONDS: Final = 2.0
 """How long a child may take to end when its stdin is closed, and again after SIGTERM, as in the SDKs of MCP."""
-GRACE_SECONDS: Final = 1.5
-"""How long a server on stdio takes to end after a signal: less than its client gives it."""
 
 _running: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 

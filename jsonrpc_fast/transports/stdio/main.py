@@ -34,7 +34,7 @@ from ...support import check_seconds, check_serve
 from ..channel import Events
 from ..connection import SERVE_SECONDS, Connection, State
 from ..protocol import TransportOptions
-from .child import GRACE_SECONDS, signal_children
+from .child import signal_children
 from .descriptors import DescriptorChannel, open_reader, open_writer
 from .takeover import StandardStreams, fill_closed_descriptors
 
@@ -43,7 +43,7 @@ def run_stdio(
     serve: Callable[[StdioServer], Coroutine[Any, Any, object]],
     *,
     on_signal: Callable[[], object] | None = None,
-    grace_seconds: float | None = GRACE_SECONDS,
+    grace_seconds: float | None = 1.5,
     end_seconds: float | None = None,
     **options: Unpack[TransportOptions],
 ) -> int:
@@ -54,8 +54,8 @@ def run_stdio(
             is cancelled soon after the channel is closed.
         on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
-            time to its handlers; without a session it is passed to `onstop` of the transport. Clients, including those
-            of this package, kill a server 2 seconds after SIGTERM.
+            time to its handlers; without a session it is passed to `onstop` of the transport. 1.5 by default: clients,
+            including those of this package, kill a server 2 seconds after SIGTERM.
         end_seconds: How long the process may run after the client has closed stdin; a second later it ends, even if a
             function blocks the loop or runs in a thread. None: without limit.
         options: Options of `Connection`.
