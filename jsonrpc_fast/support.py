@@ -1,8 +1,8 @@
 """What the layers share, and authors of layers, transports and adapters use, without an event loop.
 
-  - Checks of arguments: a wrong argument is refused where it is passed, and the error names it.
-  - The package's loggers, JSON pointers (RFC 6901), shortened reprs, and keys for ids.
-  - The rule for exceptions of a user's function, and what waits for an event.
+Checks of arguments: a wrong argument is refused where it is passed, and the error names it. The package's loggers, JSON
+pointers (RFC 6901), shortened reprs, and keys for ids. The rule for exceptions of a user's function, what waits for an
+event, and what can be cancelled on its own.
 
 The names in `__all__` are public.
 """

@@ -5,9 +5,8 @@
         for fault in report.errors: ...              # fault.code, fault.path, fault.message, fault.index
         response = report.error_response()
 
-Rules:
-  - Validation agrees with `parse`, except that no profile allows an empty method in a request or a notification. A
-    report contains no part of the message except its id.
+Validation agrees with `parse`, except that no profile allows an empty method in a request or a notification. A report
+contains no part of the message except its id.
 """
 
 from __future__ import annotations

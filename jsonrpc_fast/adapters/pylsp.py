@@ -6,9 +6,8 @@ A program changes one import:
 
 python-lsp-server (pylsp) imports the classes itself: call `install` before it starts.
 
-Rules:
-  - Messages stay dicts, without checks: the library's endpoint checks them, as before. A writer with arguments for
-    `json.dumps` writes as the library does.
+Messages stay dicts, without checks: the library's endpoint checks them, as before. A writer with arguments for
+`json.dumps` writes as the library does.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ A program changes one import:
 
     from jsonrpc_fast.adapters.web3 import AsyncIPCProvider, IPCProvider, WebSocketProvider    # was web3
 
-Rules:
-  - Responses stay dicts, without checks: web3.py checks them, as before, so its exceptions, batches and middlewares are
-    the same. Requests are compact UTF-8, without escapes.
+Responses stay dicts, without checks: web3.py checks them, as before, so its exceptions, batches and middlewares are the
+same. Requests are compact UTF-8, without escapes.
 """
 
 from __future__ import annotations

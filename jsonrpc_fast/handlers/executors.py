@@ -7,8 +7,7 @@ Rules:
   - A cancelled or late handler that waits in the executor's queue is not called, even if a thread takes it before the
     loop's next turn. One that runs continues, and its result is dropped: nothing can interrupt a thread. A cancellation
     by the executor, such as `shutdown(cancel_futures=True)`, fails only this request.
-  - The executor bounds how many functions run. The default executor of the loop is shut down with the loop; the caller
-    shuts down any other.
+  - The caller shuts down the executor, unless it is the loop's own.
   - Without a running asyncio loop, such as in `Handlers.dispatch`, the function runs in the calling thread.
 """
 

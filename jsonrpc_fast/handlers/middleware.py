@@ -8,14 +8,14 @@
     handlers = Handlers({"add": add}, middleware=[log])
 
 Rules:
-  - The first middleware is the outermost: it is called first and returns last. It may call `call_next` with other
-    params, more than once, or not at all. Its exceptions are treated like those of a handler.
+  - It is called for requests and notifications whose method has a handler. The first one is the outermost: it is called
+    first and returns last. It may call `call_next` with other params, more than once, or not at all. Its exceptions are
+    treated like those of a handler.
   - An async middleware awaits `call_next`, whether the handler is async or not; its methods need `dispatch_async` or a
     session. For a sync one `call_next` returns an awaitable if the handler, or a middleware inside, is async. It may
     return that awaitable. It works in `dispatch` too.
   - A middleware of a method with typed params gets them decoded. If it passes on equal params, they are converted from
     the text, as without middleware.
-  - Middleware is called for requests and notifications whose method has a handler, not for unknown methods.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Rules:
   - A parameter has the schema of its annotation. A parameter without an annotation, and one whose type has no schema,
-    accepts any value, as the function does.
-  - The context of a function, `*args` and `**kwargs` are not parameters of its method.
+    accepts any value, as the function does. The context, `*args` and `**kwargs` are not parameters of the method.
   - Schemas that types share are in `components`. Two types with the same name become `Item` and `Item_2`.
   - A default value that cannot be written as JSON is left out, or else the schema that contains it. Error data that
     cannot be written is left out, too.

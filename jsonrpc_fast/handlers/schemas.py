@@ -2,7 +2,7 @@
 
 Rules:
   - There is a `type` beside each `enum` and `const`, because Gemini's API refuses a tool whose enum has none.
-  - The values of an enum are in the order of their definition. msgspec sorts them.
+    Its values are in the order of their definition; msgspec sorts them.
   - An array has `items`, a tuple too, because VS Code and OpenAI's API refuse an array without.
   - `$defs` has no definition that nothing refers to.
   - `inlined` replaces references, which many hosts drop or refuse, except where a type refers to itself.

@@ -2,17 +2,14 @@
 
 Rules:
   - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,
-    or the loss of the connection.
-  - `now` is passed in: seconds as a float, from any monotonic clock.
+    a goodbye of a peer that will not serve it, or the loss of the connection.
   - A call has up to two deadlines: the total one is fixed; progress extends the idle one.
   - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
-    dropped. Only the newest _MAX_TOMBSTONES are kept.
-  - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
-  - This side never uses an id for two calls at a time.
+    dropped; only the newest _MAX_TOMBSTONES are kept. After `lose` every response is dropped. Any other one with an
+    unknown id is a fault.
+  - Ids are compared by type and value: 7, "7", 7.0 and True are four ids. No two calls have the same id at a time.
   - A response settles the call with its id, even if the response is malformed or has no other valid member, or if its
     text cannot be read behind the id, or its batch is refused (`ParseError.settles`).
-  - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
-    an unknown id is a fault.
   - An error with the id null, and a malformed response without an id, settles a batch of this side if exactly one has
     had no response yet: this is how a peer refuses a batch that it cannot read. If there is no such batch, it settles
     the only call in flight, unless it may be about one that was given up (`Calls.only_awaited`). An error about the
@@ -20,7 +17,6 @@ Rules:
     peers send although they must not, and settles nothing. An error about a notification that the peer cannot read, for
     example because it is too large, cannot be distinguished from one about a call: the call fails.
   - In a profile with `missing_ids=True` a result without an id settles the only call in flight, too.
-  - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" means that there is nothing to send.
 

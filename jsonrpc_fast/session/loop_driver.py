@@ -1,7 +1,6 @@
 """The driver of an engine on asyncio: tasks, one timer, turns, and the wait for a peer that does not read.
 
 Rules:
-  - Everything runs on the loop's thread.
   - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
   - The timer runs in the context of the session, not in that of the request that happens to set it: asyncio keeps a
     cancelled timer until its time comes, and with its context everything that this holds.

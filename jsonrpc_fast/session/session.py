@@ -1,10 +1,9 @@
 """A session on asyncio: both roles over any transport.
 
+An engine (engine.py) decides, and a driver (loop_driver.py) carries out its decisions on asyncio. This class has the
+states of the connection, and `Calling` (calling.py) the ways to call.
+
 Rules:
-  - An engine (engine.py) decides, and a driver (loop_driver.py) carries out its decisions on asyncio. This class has
-    the states of the connection, and `Calling` (calling.py) the ways to call.
-  - Everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
-    another thread.
   - When the peer ends its stream, the calls of this side are lost, but every received message is served before the
     transport is closed.
   - While the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before

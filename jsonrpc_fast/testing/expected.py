@@ -1,7 +1,6 @@
 """Expected calls: handlers for a test of what a client sends, with the responses that it gets.
 
-Rules:
-  - A message is served by the first expectation with its method and params that has messages left.
+A message is served by the first expectation with its method and params that has messages left.
 """
 
 from __future__ import annotations

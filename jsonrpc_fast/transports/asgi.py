@@ -4,7 +4,6 @@ Rules:
   - The ASGI server does the handshake, the frames, pings and TLS, and bounds the size of a message before this side
     sees it (`ws_max_size` of uvicorn).
   - Each message is sent as one text frame. A received text or binary message is one JSON text in UTF-8.
-  - A connection whose Origin is not accepted is refused: servers respond with 403 (see websocket/server.py).
   - A connection closes with 1000, and with 1008 after more than `max_faults` invalid messages; when the ASGI server
     stops, it chooses the code. If the peer closes with 1000, 1001 or without a code, the connection is closed without a
     fault.

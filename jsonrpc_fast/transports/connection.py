@@ -5,13 +5,11 @@ frames. `Connection` has the states, the turns in which messages are delivered, 
 
 Rules:
   - A connection is idle, connecting, connected, running, lost, closing, closed, in this order. It may skip states and
-    never goes back, except that a `connect` that fails leaves it idle.
-  - Closing it while it is connecting ends the opening of the channel: `connect` raises ConnectionLost.
-  - Messages may be sent while it is connected or running, and are delivered while it is running or lost.
+    never goes back, except that a `connect` that fails leaves it idle. Messages may be sent while it is connected or
+    running, and are delivered while it is running or lost.
   - When the peer ends its stream, the connection writes all accepted messages and closes, unless `onend` is set.
   - No callback runs inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`. `onclose` is called once,
     and no callback after it.
-  - A fault of the channel stops sending at once; `onerror` gets it when the channel is lost.
 
 Received data:
   - What has arrived waits only as bytes, in the decoder or before it: while reading is paused, before `start`, and when
@@ -24,18 +22,13 @@ Received data:
   - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and more than
     `max_faults` invalid messages close the connection. A peer that keeps sending after a fault is cut off when
     DROPPED_BYTES have arrived.
-  - After an unexpected exception in the decoder, the connection is closed, because the state of the decoder is unknown.
   - When the channel is lost, what has arrived is delivered first: a response in it settles a call.
 
 Sent data:
   - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
     chunk is a turn of its own, so that its responses leave at once.
-  - While one frame follows each received chunk, it is written inside `send` if the channel has `writes_lone_frames`:
-    waiting for the end of the turn would cost a turn. When two frames follow a chunk, they are written together, and so
-    are the next ones.
   - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped. The log says how
     many bytes a closing connection drops because the peer does not read.
-  - With more than HIGH_WATER_BYTES unwritten the outbox is blocked, until LOW_WATER_BYTES or fewer are left.
 """
 
 from __future__ import annotations

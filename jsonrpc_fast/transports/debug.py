@@ -2,7 +2,6 @@
 
 Rules:
   - Lines go to the logger `jsonrpc_fast.transports` at level DEBUG.
-  - A transport checks the level once, when it is made.
   - Methods and ids come from the peer: they are shortened and escaped, so they cannot forge a log line.
 """
 

@@ -1,9 +1,8 @@
 """The heartbeat of a connection: it pings a silent peer, and reports when there is no sign of life.
 
 Rules:
-  - Any data from the peer is a sign of life, even a part of a message.
-  - A peer that has sent nothing for `seconds` is pinged. If nothing has arrived after the same time again, it
-    is lost.
+  - A peer that has sent nothing for `seconds`, not even a part of a message, is pinged. If nothing has arrived after
+    the same time again, it is lost.
   - Both happen up to `seconds / CHECKS` late, because a check sees that something has arrived, but not when. So an idle
     peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between 2 and 2.25
     times `seconds` after its last sign of life.

@@ -18,7 +18,9 @@ from .readers import Reader
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 
-# The values of `_lone`: how many frames have followed the last chunk. A caller that awaits each call sends one:
+# The values of `_lone`: how many frames have followed the last chunk. While it is one, and the channel has
+# `writes_lone_frames`, the next is written inside `send`: waiting for the end of the turn would cost a turn. When two
+# follow a chunk, they are written together, and so are the next ones. A caller that awaits each call sends one:
 #
 #     chunk   send, end of turn: ONE    chunk: NEXT   send: written at once, ONE    chunk: NEXT ...
 MANY: Final = 0
@@ -34,7 +36,7 @@ class Outbox(Transport):
         encoders: Write messages as the profile says, in the form of the peer.
         linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write.
         is_open: Whether frames are accepted.
-        is_blocked: Whether too much is unwritten.
+        is_blocked: Whether too much is unwritten: more than HIGH_WATER_BYTES, until LOW_WATER_BYTES or fewer are left.
     """
 
     __slots__ = (

@@ -1,8 +1,7 @@
 """The interface of every transport: a channel of messages in both directions, on asyncio.
 
-Rules:
-  - A transport subclasses `Transport` and defines the methods. What it does not define has the documented default, so
-    that the layers above set callbacks and read attributes of every transport in the same way.
+A transport subclasses `Transport` and defines the methods. What it does not define has the documented default, so that
+the layers above set callbacks and read attributes of every transport in the same way.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_whole_messages_on_lines_or_not(impl: ModuleType, data: bytes, sizes: li
     """The core reads them on another path."""
     profile = JSONRPC.replace(limits=Limits(message_bytes=limit))
     for framing, has_marks in (("concatenated", False), ("json-seq", True)):
-        frames = ConcatenatedFrames(limit, has_marks)
+        frames = ConcatenatedFrames(limit, has_marks=has_marks)
         expected = [
             describe(impl.decode(found.text + b" " * limit if found.fault else found.text, profile))
             for found in frames.feed(data)

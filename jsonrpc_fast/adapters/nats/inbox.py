@@ -1,8 +1,7 @@
 """The subject on which a connection receives the responses to its calls: one subscription for all of them.
 
-Rules:
-  - Where a stream stores the subject of a service, JetStream also sends a PubAck for each request, which says that the
-    message is stored. It is not a response, but the `request` of nats-py takes whatever arrives first.
+Where a stream stores the subject of a service, JetStream also sends a PubAck for each request, which says that the
+message is stored. It is not a response, but the `request` of nats-py takes whatever arrives first.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Rules:
   - To close, a client writes all accepted messages, closes the child's stdin, waits `exit_seconds`, terminates the
     child, waits as long again, and kills it.
-  - When the child ends on its own, its output is delivered, then the transport closes.
-  - A child does not outlive the event loop.
+  - When the child ends on its own, its output is delivered, then the transport closes. It does not outlive the loop.
   - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
     read while it prints would block both sides.
 """

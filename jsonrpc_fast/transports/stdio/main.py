@@ -2,8 +2,8 @@
 
 How the process ends, with its exit code:
   - The client closes stdin: 0, after all accepted messages are written.
-  - stdout cannot be written, or stdin cannot be read: 1, and a line on stderr.
-  - The process was started with a closed stdin or stdout, or one that is open in the wrong direction: the same.
+  - stdout cannot be written, or stdin cannot be read, for example because the process was started with a closed one, or
+    one that is open in the wrong direction: 1, and a line on stderr.
   - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, all accepted messages
     are written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A
     SIGHUP that is ignored (nohup) stays ignored.

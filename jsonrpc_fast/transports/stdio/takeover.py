@@ -4,7 +4,6 @@ Rules:
   - The wire moves to private descriptors, which child processes do not inherit.
   - Descriptor 0 becomes /dev/null and descriptor 1 becomes stderr, for Python, C libraries and child processes alike:
     nothing that they write reaches the wire, and nothing that they read comes from it.
-  - Only one transport at a time may take them over.
 """
 
 from __future__ import annotations

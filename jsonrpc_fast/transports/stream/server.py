@@ -2,9 +2,9 @@
 
 Rules:
   - A closing server stops accepting, then lets all its connections finish their work and close, concurrently.
-  - A connection over a limit (see admission.py) is closed at once, before TLS and before anything is read.
-  - A connection that begins with an HTTP request line is dropped: a web page can make a browser send messages to a
-    server on localhost in the body of a request.
+  - A connection over a limit (see admission.py) is closed at once, before TLS and before anything is read. One that
+    begins with an HTTP request line is dropped: a web page can make a browser send messages to a server on localhost in
+    the body of a request.
 """
 
 from __future__ import annotations

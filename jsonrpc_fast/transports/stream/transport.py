@@ -4,10 +4,7 @@ Rules:
   - A connection that closes writes all accepted messages, half-closes the socket and waits for the peer to do the same.
     Closing with unread data would reset the connection, and the peer could lose what was sent to it. TLS half-closes
     with its close_notify (see tls.py).
-  - A connection is closed after MAX_FAULTS invalid messages, unless `max_faults` is given.
-  - Small messages leave at once (TCP_NODELAY, which asyncio sets).
   - The system probes a silent TCP peer (SO_KEEPALIVE), so that a connection to a lost machine ends.
-  - With `idle_seconds` a connection on which nothing arrives is aborted: a heartbeat without pings notices it.
 """
 
 from __future__ import annotations

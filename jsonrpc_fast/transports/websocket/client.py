@@ -2,8 +2,7 @@
 
 Rules:
   - Each `connect` makes new state in the library: after a failed handshake, `connect` may be called again.
-  - The first outcome of the handshake counts. Data that arrives after a failure changes nothing.
-  - Redirects are not followed.
+  - The first outcome of the handshake counts: no redirect is followed, and data after a failure changes nothing.
 """
 
 from __future__ import annotations

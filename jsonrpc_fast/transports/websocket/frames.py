@@ -4,12 +4,10 @@ The library `websockets` reads close frames, violations and whatever an extensio
 pongs are read and written here, because they are nearly all frames, and cost the library ten times as much.
 
 Rules:
-  - `FrameReader` returns a frame when all of it has arrived. `max_bytes` bounds the payload of a frame.
   - A frame that this module does not read is returned as it arrived, with its mask, for the library.
   - A frame that is too long, or has the wrong mask bit for its side (section 5.1), is returned as a close frame that
     contains all received bytes: the library then finds the violation and chooses the close code.
   - Fragments are joined up to `max_bytes`, and their UTF-8 is checked as they arrive (section 8.1).
-  - A client uses each masking key once (section 5.3).
 """
 
 from __future__ import annotations

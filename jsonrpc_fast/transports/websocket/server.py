@@ -1,7 +1,6 @@
 """A WebSocket server on a TCP port.
 
 Rules:
-  - The connections, their bounds and the closing are those of `TcpServer`.
   - A browser sends the Origin header of the page that opens a connection. Without `origins` such a connection is
     refused (403): otherwise any web page could call a server on localhost, or one that knows its user by a cookie.
   - A request that is not a valid handshake gets the status that says why, such as 405 or 431, and the connection ends.

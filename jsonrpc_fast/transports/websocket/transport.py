@@ -3,9 +3,6 @@
 Rules:
   - A client closes with 1000, a server that stops with 1001, and both with 1008 after more than `max_faults` invalid
     messages. A message that is not UTF-8 ends the connection with 1007.
-  - A connection is pinged when nothing arrives for `ping_seconds`, and lost when nothing arrives for another
-    `ping_seconds` (see heartbeat.py).
-  - The other rules are those of the channel.
 """
 
 from __future__ import annotations
