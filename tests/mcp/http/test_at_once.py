@@ -436,8 +436,8 @@ async def test_the_end_of_the_session_leaves_no_cycle() -> None:
 
 async def test_a_tool_that_may_run_as_a_task_takes_only_itself_off_the_shortest_way() -> None:
     server = Server("shop", "1.0")
-    server.tool(lambda: "now", name="now")
-    server.tool(lambda: "later", name="later", task_support="optional")
+    server.tool(name="now")(lambda: "now")
+    server.tool(name="later", task_support="optional")(lambda: "later")
     for name, is_short in (("now", True), ("later", False)):
         params = modern(request(1, "tools/call", name=name, arguments={}))["json"]["params"]
         assert (server.call_plain(Request(1, "tools/call", params), None) is not None) is is_short
