@@ -9,8 +9,6 @@ from typing import Any
 from ..support import INDEX_DIGITS, index_of, pointer_parts
 from ..types import T
 
-"""A `Raw` of either backend."""
-
 
 def find(
     raw: T, path: str | Sequence[str | int], default: Any, part_of: Callable[[T, str | None, int], T | None]

@@ -39,8 +39,7 @@ from .conventions import (
 from .driver import Driver
 from .engine import Engine
 from .options import Rules, SessionOptions
-from .requests import Destination, InboundRequest
-from .running import Run, detached, waiting
+from .requests import Destination, InboundRequest, Run, detached, waiting
 
 if TYPE_CHECKING:
     from .blocking_session import Blocking, BlockingSession, blocking

@@ -19,11 +19,11 @@ from ..handlers import Handlers
 from ..handlers.caller import BlockingBatchCaller, Caller
 from ..transports import Transport
 from ..types import P, T
+from .calling import run_threadsafe
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .session import Session
 from .streams import StreamCaller
-from .threads import run_threadsafe
 
 
 class _LoopThread:

@@ -8,8 +8,7 @@ from typing import Any
 from ..handlers import RequestContext
 from ..types import TURN_SECONDS
 from .calls import Call
-from .requests import Destination, InboundRequest
-from .running import Run
+from .requests import Destination, InboundRequest, Run
 
 
 class Driver:

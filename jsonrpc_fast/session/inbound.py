@@ -67,8 +67,7 @@ from ..types import NEVER_AWAITABLE, UNSET, MessageId, Unset
 from .conventions import ProgressToken
 from .driver import Driver
 from .options import Rules
-from .requests import Destination, InboundBatch, InboundRequest, id_in_flight
-from .running import Item, Run, Trace, current_run, detached
+from .requests import Destination, InboundBatch, InboundRequest, Item, Run, Trace, current_run, detached, id_in_flight
 
 AHEAD_ITEMS: Final = 256
 """How many messages are read, at most, before those that a turn had no time for have begun."""

@@ -28,8 +28,7 @@ from ..transports.protocol import Transport
 from .calls import Call
 from .driver import Driver
 from .engine import Engine
-from .requests import Destination, InboundRequest
-from .running import Run
+from .requests import Destination, InboundRequest, Run
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}

@@ -40,8 +40,7 @@ from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
 from .options import Rules, SessionOptions
-from .requests import Destination
-from .running import detached, waiting
+from .requests import Destination, detached, waiting
 from .session import Session
 from .streams import Items, StreamCaller, begun
 

@@ -38,8 +38,7 @@ from .calling import Calling
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .options import RULES, Rules, SessionOptions
-from .requests import Destination, InboundRequest
-from .running import Run, detached, running, waiting
+from .requests import Destination, InboundRequest, Run, detached, running, waiting
 
 S = TypeVar("S", bound=Calling)
 

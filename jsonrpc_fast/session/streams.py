@@ -29,8 +29,7 @@ from ..types import UNSET, Unset
 from .calls import Call
 from .engine import Engine
 from .inbound import memory_of
-from .requests import Destination
-from .running import waiting
+from .requests import Destination, waiting
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much memory the unread items of a stream may take, as an estimate."""

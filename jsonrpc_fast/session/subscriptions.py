@@ -36,7 +36,7 @@ from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
 from ..support import Waiters, check_count
 from ..types import UNSET, T, Unset
 from .reconnecting import ReconnectingSession
-from .running import detached, waiting
+from .requests import detached, waiting
 from .session import Session
 
 

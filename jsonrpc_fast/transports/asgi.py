@@ -20,8 +20,7 @@ from typing import Any, Unpack
 from ..errors import ConnectionLost
 from ..support import check_items
 from ..types import TURN_SECONDS
-from .channel import Events, QueuedChannel
-from .close_codes import CloseCode, fault_of
+from .channel import CloseCode, Events, QueuedChannel, fault_of
 from .connection import Connection, State
 from .protocol import MAX_FAULTS, MessageOptions
 

@@ -15,10 +15,13 @@ Rules for a channel:
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from ..errors import ConnectionLost
 
 Data = bytes | bytearray | memoryview | str | list[bytes]
 """Received data: bytes; on a channel of texts, a whole text, or several that have arrived together."""
@@ -155,3 +158,26 @@ class QueuedChannel(Channel):
         # Reading continues, so that the end of the peer's stream is noticed.
         self._may_read.set()
         self._may_write.set()
+
+
+class CloseCode(enum.IntEnum):
+    """The close codes that this package sends, and those that stand for the absence of one (section 7.4.1)."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    NO_CODE = 1005  # a close frame without a code
+    ABNORMAL = 1006  # a connection that ended without a close frame
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    TOO_BIG = 1009
+
+
+def fault_of(code: int) -> ConnectionLost | None:
+    """Return the fault of a connection that the peer has closed; None if the code is that of a normal end."""
+    if code in (CloseCode.NORMAL, CloseCode.GOING_AWAY, CloseCode.NO_CODE):
+        return None
+    fault = ConnectionLost(f"the peer closed the connection with {code}")
+    if code == CloseCode.ABNORMAL:
+        fault.__cause__ = EOFError("the socket ended")
+    return fault

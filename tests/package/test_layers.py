@@ -67,7 +67,6 @@ MAY_IMPORT_ASYNCIO = (
     "session.loop_driver",
     "session.streams",
     "session.subscriptions",
-    "session.threads",
     "transports.",
     "http.batching",
     "http.client",

@@ -17,7 +17,7 @@ from jsonrpc_fast import Decoder
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules
-from jsonrpc_fast.session.running import waiting
+from jsonrpc_fast.session.requests import waiting
 
 from ..support.tables import rows
 

@@ -14,7 +14,7 @@ import pytest
 from jsonrpc_fast import Notification, Request
 from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import LspConvention, Session
-from jsonrpc_fast.session.threads import run_threadsafe
+from jsonrpc_fast.session.calling import run_threadsafe
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import fail, session_and_wire, sessions

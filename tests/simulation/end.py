@@ -17,7 +17,7 @@ from jsonrpc_fast.session import Call, Convention, Goodbye, JsonRpcConvention, L
 from jsonrpc_fast.session.driver import Driver
 from jsonrpc_fast.session.engine import Engine
 from jsonrpc_fast.session.options import ResponsePolicy, Rules
-from jsonrpc_fast.session.running import Run, running
+from jsonrpc_fast.session.requests import Run, running
 
 from .judge import Judge
 from .plans import HANDLERS, RPC_ERROR, Plan

@@ -23,7 +23,7 @@ from jsonrpc_fast import Notification, ParseError, Request, Response, decode
 from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
 from jsonrpc_fast.session import Call, Cancellation, Goodbye, Progress
 from jsonrpc_fast.session.conventions import Withdrawn
-from jsonrpc_fast.session.running import Run
+from jsonrpc_fast.session.requests import Run
 
 from .plans import RPC_ERROR, Plan
 

@@ -9,7 +9,7 @@ from jsonrpc_fast import Decoder, Notification, RpcError
 from jsonrpc_fast.handlers import Handler, Handlers
 from jsonrpc_fast.session import Call, Driver, InboundRequest, Rules
 from jsonrpc_fast.session.engine import Engine
-from jsonrpc_fast.session.running import Run
+from jsonrpc_fast.session.requests import Run
 
 
 class Fault(NamedTuple):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .child import signal_children
-from .client import ChildChannel, StdioClient
+from .client import ChildChannel, StdioClient, signal_children
 from .descriptors import PipeChannel
-from .main import StdioServer, run_stdio
-from .takeover import fill_closed_descriptors
+from .main import StdioServer, fill_closed_descriptors, run_stdio
 
 __all__ = [
     "ChildChannel",

@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError('WebSocket needs an extra: pip install "jsonrpc_fast[websocket]"') from _missing
 
-from ..close_codes import CloseCode
+from ..channel import CloseCode
 from .client import WebSocketClient
 from .server import WebSocketServer
 from .transport import WebSocketTransport

@@ -30,8 +30,7 @@ from websockets.protocol import State as WireState
 
 from ...errors import ConnectionLost, ParseError
 from ...types import TURN_SECONDS
-from ..channel import HIGH_WATER_BYTES
-from ..close_codes import CloseCode, fault_of
+from ..channel import HIGH_WATER_BYTES, CloseCode, fault_of
 from ..connection import DROPPED_BYTES
 from ..stream.transport import LayeredChannel, SocketOrLayer
 from .frames import (

@@ -25,7 +25,7 @@ from ...errors import run_callback
 from ...profile import JSONRPC
 from ...support import check_callable, check_items, check_type
 from ...types import UNSET, Unset
-from ..close_codes import CloseCode
+from ..channel import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import ssl as tls
 from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport

@@ -13,7 +13,7 @@ from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...profile import JSONRPC, Limits, Profile
 from ...support import check_seconds
-from ..close_codes import CloseCode
+from ..channel import CloseCode
 from ..connection import State
 from ..heartbeat import Heartbeat
 from ..protocol import MessageOptions
