@@ -19,13 +19,15 @@ from itertools import islice
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .types import UNSET, id_key, is_awaitable
+from .types import UNSET, IdKey, id_key, is_awaitable
 
 if TYPE_CHECKING:
     import asyncio
     import logging
 
 __all__ = [
+    "MAX_PORT",
+    "IdKey",
     "Waiters",
     "check_callable",
     "check_count",

@@ -33,9 +33,8 @@ from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
 from ..framing import Framing
 from ..profile import PRESETS, Profile
-from ..support import id_key
+from ..support import IdKey, id_key
 from ..testing.recordings import Sender, record_line
-from ..types import MessageId
 from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, is_coloured, point_at_null, print_error, shorten, styled
 
 Direction = Literal["->", "<-"]
@@ -45,7 +44,7 @@ SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 """Who sends in a direction."""
 _PEERS: Final[dict[Direction, Sender]] = {"->": "server", "<-": "client"}
 
-Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
+Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
 _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
@@ -489,8 +488,7 @@ class Side:
     def _entry(self, now: float, message: Request | Notification | Response | ParseError) -> Entry:
         if isinstance(message, Request):
             self.pending[id_key(message.id)] = now, message.method
-            # A peer that never responds must not fill the memory of the tap.
-            # Calls in each direction; beyond this, the oldest is forgotten.
+            # A peer that never responds must not fill the memory of the tap: the oldest call is forgotten.
             if len(self.pending) > 4096:
                 self.pending.popitem(last=False)
             return {"kind": "request", "method": message.method, "id": message.id}

@@ -67,8 +67,7 @@ class ProgressQueue:
     def __init__(self, function: Callable[[Any], object], report: Callable[[BaseException], object]) -> None:
         self._function = function
         self._report = report
-        # A full deque drops its oldest value, because only the newest progress matters.
-        # Maximum number of progress values that wait for an async function. Beyond it the oldest is dropped.
+        # For an async function. A full deque drops its oldest value, because only the newest progress matters.
         self._waiting: deque[Any] = deque(maxlen=256)
         self._task: asyncio.Task[None] | None = None
 

@@ -40,7 +40,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from ...codec import Raw
 from ...errors import SignInError
 from ...http.library import tls_context
-from ...support import check_callable, check_count, check_seconds, check_type, logger_of
+from ...support import MAX_PORT, check_callable, check_count, check_seconds, check_type, logger_of
 from ..http.headers import BEARER_TOKEN
 from .loopback import HOST, PATH, redirect_to
 from .token_stores import FileStore, MemoryStore, TokenStore
@@ -331,7 +331,7 @@ class _Storage:
     def kept_port(self) -> int | None:
         """Return the port of the redirect with which the client was registered; None if it was not."""
         port = self._record.get("port")
-        return port if type(port) is int and 0 < port <= 65535 else None
+        return port if type(port) is int and 0 < port <= MAX_PORT else None
 
     async def _save(self) -> None:
         await self._store.save(self.server, json.dumps(self._record))
@@ -368,7 +368,7 @@ def browser(
     check_type("client_id", client_id, str, may_be_none=True)
     check_type("client_secret", client_secret, str, may_be_none=True)
     check_type("client_name", client_name, str)
-    check_count("redirect_port", redirect_port, 1, 65535)
+    check_count("redirect_port", redirect_port, 1, MAX_PORT)
     check_seconds("sign_in_seconds", sign_in_seconds, may_be_none=False, may_be_zero=False)
     check_callable("open_browser", open_browser, may_be_none=False)
     if client_secret is not None and client_id is None:
@@ -629,7 +629,7 @@ def _bound(response: httpx2.Response) -> None:
 
 
 def _reason(code: object) -> str:
-    # the error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain
+    # The error codes of RFC 6749 and RFC 8707: the only text of a server that an exception may contain.
     return (
         f": {code}"
         if isinstance(code, str) and code in get_args(AuthorizationErrorCode) + get_args(TokenErrorCode)

@@ -59,7 +59,7 @@ class ToolRules:
             if change.extra:
                 raise ValueError(f"/tools/{name} may have name, description and fixed, not {next(iter(change.extra))}")
             if change.name:
-                # specification 2025-11-25, "Tool Names"
+                # Specification 2025-11-25, "Tool Names".
                 if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", change.name):
                     raise ValueError(f"/tools/{name}/name must consist of letters, digits, _, - and .")
                 if inner.setdefault(change.name, name) != name:

@@ -276,7 +276,7 @@ class Catalog:
             self._owners = dict(named[:100_000])
         elif method == "resources/templates/list":
             named = [(item["uriTemplate"], upstream) for upstream, items in found for item in items]
-            # The maximum number of templates that URIs are compared with.
+            # Each unlisted URI is compared with all of them.
             self._templates = list(_templates(named[:1000]))
         return found, reasons
 

@@ -321,7 +321,6 @@ class GatewayConnection(FrontSession):
         # A client on pipes may close its side and still read the responses. How long it reads is unknown, so the wait
         # is bounded.
         if transport.responds_after_end:
-            # a client that has ended its stream may still read, as on stdout
             options = {"end_seconds": 30.0, **options}
         super().__init__(gateway.handshake(), transport, options, gateway.change_seconds)
         self._catalog: Catalog | None = None  # of a client with a handshake

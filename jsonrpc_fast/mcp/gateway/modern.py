@@ -267,8 +267,7 @@ class ModernClient(CatalogClient):
     def is_idle(self, now: float) -> bool:
         """Whether it may be forgotten: none of its calls or servers is running."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
-        # A request that has just come may not have reached a server yet.
-        # how long it may take until a request has begun
+        # A request that came less than a second ago may not have reached a server yet.
         is_recent = now - self.used < 1.0
         return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)
 

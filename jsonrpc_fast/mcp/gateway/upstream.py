@@ -478,7 +478,7 @@ class Upstream:
         self._has_failed = True  # until it runs: any exception below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
-                # a package may have to be downloaded first
+                # A package may have to be downloaded first.
                 session = await self._connect(now + 60.0)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             what = "cannot be reached" if self._entry.url else "cannot be started"

@@ -30,7 +30,7 @@ from ...codec import Notification, ParseError, Request, Response, decode, encode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
-from ...support import check_count, check_headers, check_seconds, id_key
+from ...support import IdKey, check_count, check_headers, check_seconds, id_key
 from ...transports import Channel, Connection, Events, MessageOptions, State
 from ...types import MessageId
 from ..protocol.meta import object_members
@@ -77,7 +77,7 @@ class _Post:
 
     body: Body
     method: str
-    ids: dict[tuple[type, MessageId], MessageId]
+    ids: dict[IdKey, MessageId]
     headers: dict[str, str]
     is_modern: bool = False
     session: NegotiatedSession | None = None
@@ -173,10 +173,10 @@ class StreamableHttpClient(Connection):
         self._response_slots = asyncio.Semaphore(8)
         self._renewing = asyncio.Lock()
 
-        self._posts: dict[tuple[type, MessageId], _Post] = {}
+        self._posts: dict[IdKey, _Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: set[asyncio.Task[None]] = set()  # of notifications
-        self._open_requests: set[tuple[type, MessageId]] = set()  # requests of the server
+        self._open_requests: set[IdKey] = set()  # requests of the server
         self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None  # reads the GET stream
@@ -552,7 +552,7 @@ class StreamableHttpClient(Connection):
 
     # Notifications and responses.
 
-    async def _run_response(self, data: bytes, key: tuple[type, MessageId]) -> None:
+    async def _run_response(self, data: bytes, key: IdKey) -> None:
         """Send the response to a request of the server, or to an invalid message."""
         try:
             async with self._response_slots:
@@ -570,7 +570,7 @@ class StreamableHttpClient(Connection):
         if len(self._open_requests) >= MAX_OPEN_REQUESTS:
             self._events.may_read.clear()
 
-    def _settle_request(self, key: tuple[type, MessageId]) -> None:
+    def _settle_request(self, key: IdKey) -> None:
         self._open_requests.discard(key)
         if self._is_reading_wanted and len(self._open_requests) <= MAX_OPEN_REQUESTS // 2:
             self._events.may_read.set()

@@ -42,7 +42,6 @@ RETRY_SECONDS: Final = 1.0
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
-# The server chooses the delay. With 0 the client would poll without a pause; a huge one would never end.
 _MAX_BACKOFF_SECONDS: Final = 30.0
 # An id is sent back in a header, which must not have line breaks or other bytes than these.
 _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
@@ -69,6 +68,7 @@ class Cursor:
         if _EVENT_ID.fullmatch(decoder.last_event_id):
             self.id = decoder.last_event_id
         if decoder.retry is not None:
+            # With 0 the client would poll without a pause; a huge delay would never end.
             self.retry_seconds = min(max(decoder.retry / 1000, 0.05), 3600.0)
 
     def delay(self, failures: int) -> float:

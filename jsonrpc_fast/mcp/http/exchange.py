@@ -33,7 +33,7 @@ from ..server.session import FrontSession
 from ..server.subscriptions import ClientSubscriptions
 from .options import HttpSettings
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
-from .transport import HttpSession, HttpTransport, MessageStream
+from .transport import HIGH_WATER_BYTES, HttpSession, HttpTransport, MessageStream
 
 STATUSES: Final[dict[int, int]] = {
     ErrorCode.METHOD_NOT_FOUND: 404,
@@ -170,6 +170,7 @@ class Exchange(MessageStream):
 
     Attributes:
         requests: The requests that have no response yet, in their order.
+        is_beginning: Whether requests of its batch have not begun yet.
     """
 
     server: Served = field(kw_only=True)
@@ -177,6 +178,7 @@ class Exchange(MessageStream):
     session: FrontSession | None = field(default=None, kw_only=True)
     default: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     requests: dict[ServedRequest, None] = field(default_factory=dict, init=False)
+    is_beginning: bool = field(default=False, init=False)
     _responses: list[bytes] | None = field(default=None, init=False)  # of a batch
     _subscriptions: ClientSubscriptions | None = field(default=None, init=False)
     _room: Waiters | None = field(default=None, init=False)
@@ -216,7 +218,7 @@ class Exchange(MessageStream):
     async def tell_client(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
         self.send(encode(Notification(method, params), default=self.default))
         self._room = self._room or Waiters()
-        while self.size > 256 * 1024:  # as over other transports
+        while self.size > HIGH_WATER_BYTES:
             await self._room.wait()
 
     @property
@@ -245,8 +247,9 @@ class Exchange(MessageStream):
             self.transport.requests[request.id] = request
 
     def begin_batch(self, size: int) -> None:
-        """Let the responses be one array."""
+        """Let the responses be one array, and do not end before all requests have begun."""
         self._responses = [b""] * size
+        self.is_beginning = True
 
     def settle(self, request: ServedRequest, response: bytes) -> None:
         """End a request with its response, b"" for none, unless it has ended."""
@@ -262,7 +265,7 @@ class Exchange(MessageStream):
         else:
             self._response = response
             self.status: int = request.status
-        if not self.requests:
+        if not self.requests and not self.is_beginning:
             self.end()
 
     def put_response(self, index: int, response: bytes) -> None:
@@ -362,7 +365,7 @@ class Exchanges:
         """
         work: Coroutine[Any, Any, None] | None = None
         if isinstance(message, list):
-            exchange = self._begin_batch(request, message, session)
+            exchange = await self._begin_batch(request, message, session)
             if exchange.is_finished:
                 await request.send_whole(202, [NO_LENGTH], b"")
                 return
@@ -385,19 +388,22 @@ class Exchanges:
             exchange.end_streams()
             self.server.connections.discard(exchange)
 
-    def _begin_batch(self, request: AsgiRequest, batch: list[Any], session: HttpSession | None) -> Exchange:
+    async def _begin_batch(self, request: AsgiRequest, batch: list[Any], session: HttpSession | None) -> Exchange:
         exchange = self.exchange(request, session)
         exchange.begin_batch(len(batch))
+        # In the order of the batch: a cancellation applies to a request before it, not to one after it.
         for index, each in enumerate(batch):
             if type(each) is Request:
                 served = ServedRequest(each, self, request, session)
                 served.index = index
                 exchange.add(served)
+                self._begin(served)
             elif type(each) is ParseError:
                 exchange.put_response(index, self._dispatch.serve(each))
-        for served in [*exchange.requests]:
-            self._begin(served)
-        if not exchange.requests and not exchange.is_ended:
+            elif session is not None:
+                await session.transport.deliver_soon(each)
+        exchange.is_beginning = False
+        if not exchange.requests:
             exchange.end()
         return exchange
 

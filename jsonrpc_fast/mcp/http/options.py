@@ -64,9 +64,6 @@ class HttpOptions(TypedDict, total=False):
     lifespan_seconds: float | None
 
 
-# The prefix is a part of a header and of the names of streams, where "." ends the prefix, and "/" the id.
-
-
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of an endpoint with their defaults and checks. `HttpOptions` says what they mean.
 

@@ -32,7 +32,6 @@ from ...codes import ErrorCode
 from ...http import Refusal
 from ...http.requests import Header
 from ...session import SessionOptions
-from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import Served
 from .event_log import EventLog, no_events
@@ -266,27 +265,12 @@ class SessionRequests:
                 await request.send_json(400, encode_error(refused, ErrorCode.INVALID_REQUEST, "the id is in flight"))
                 return
         with session:
-            if type(message) is Request:
+            if type(message) is Request or type(message) is list:
                 await self._exchanges.respond(request, message, session)
                 return
-            for item in message if type(message) is list else [message]:
-                if type(item) is Notification or type(item) is Response:
-                    await self._deliver(transport, item)
-            if type(message) is list:
-                await self._exchanges.respond(request, message, session)
-            else:
+            if type(message) is Notification or type(message) is Response:
+                await transport.deliver_soon(message)
                 await request.send_whole(202, [NO_LENGTH], b"")
-
-    async def _deliver(self, transport: HttpTransport, message: Notification | Response) -> None:
-        # The session holds as much as it may, so this POST waits until the session reads again.
-        if transport.is_paused:
-            await transport.wait_for_reading()
-        if type(message) is Notification and message.method == "notifications/cancelled":
-            id = member_of(message.params, "requestId")
-            cancelled = transport.requests.get(id) if isinstance(id, int | str) else None
-            if cancelled is not None and type(cancelled.id) is type(id):  # True is equal to 1
-                cancelled.cancel()
-        transport.deliver(message)
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)

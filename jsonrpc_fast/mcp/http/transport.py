@@ -15,16 +15,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from ...codec import encode
+from ...codec import Notification, Response, encode
 from ...errors import ConnectionLost, StateError
 from ...http.requests import Header
 from ...profile import Profile
 from ...support import Waiters
 from ...transports import Received, Sendable, Transport, drop_callbacks
 from ...types import MessageId
+from ..protocol.meta import member_of
 from ..server.session import FrontSession, HttpRequest
+
+HIGH_WATER_BYTES: Final = 256 * 1024
+"""Above it, as in other transports, a sender waits for the client to read."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -194,6 +198,18 @@ class HttpTransport(Transport):
             if self.onerror is not None:
                 self.onerror(error)
 
+    async def deliver_soon(self, message: Notification | Response) -> None:
+        """Deliver a message once the session reads, and cancel the request that it names, if it is a cancellation."""
+        # The session holds as much as it may, so a POST waits.
+        while self.is_paused and self.is_connected:
+            await self._waiters.wait()
+        if type(message) is Notification and message.method == "notifications/cancelled":
+            id = member_of(message.params, "requestId")
+            # By type: True equals 1 in Python.
+            if type(id) in (int, str) and (cancelled := self.requests.get(id)) is not None:
+                cancelled.cancel()
+        self.deliver(message)
+
     def count(self, size: int) -> None:
         """Count bytes that wait in an exchange; fewer, if negative."""
         self.buffered += size
@@ -203,11 +219,6 @@ class HttpTransport(Transport):
     async def wait_for_responses(self) -> None:
         """Wait until every request has its response, or until the transport is closed."""
         while self.requests:
-            await self._waiters.wait()
-
-    async def wait_for_reading(self) -> None:
-        """Wait until messages may be delivered."""
-        while self.is_paused and self.is_connected:
             await self._waiters.wait()
 
     def pause_reading(self) -> None:
@@ -228,8 +239,8 @@ class HttpTransport(Transport):
         if not text:
             return
         listener = self.listener
-        if listener.request is None:  # many clients never send a GET, so only the latest messages are kept
-            # Beyond 100 messages the oldest are dropped. Their size is small because many clients never send a GET.
+        if listener.request is None:
+            # Many clients never send a GET, so only the latest messages are kept: 100, of 64 KiB.
             while len(listener) and (listener.size + len(text) > 64 * 1024 or len(listener) >= 100):
                 listener.take_first()
         listener.put(text)
@@ -239,7 +250,7 @@ class HttpTransport(Transport):
         return self.buffered
 
     async def drain(self) -> None:
-        while self.buffered > 256 * 1024 and self.is_connected:  # as in other transports
+        while self.buffered > HIGH_WATER_BYTES and self.is_connected:
             await self._waiters.wait()
         if not self.is_connected:
             raise ConnectionLost("the session is closed")

@@ -75,7 +75,7 @@ def faults_of(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> I
 
 def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> str:
     keyword = error.kind.name
-    # with the value masked, the messages of these keywords show only the schema
+    # With the value masked, the messages of these keywords show only the schema.
     if keyword in {
         "type",
         "enum",

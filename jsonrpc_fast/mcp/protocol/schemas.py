@@ -86,8 +86,8 @@ class Schema:
         self._slow_patterns = len(powers)
         self._growth = max(powers, default=1)
         self._work = _Work(schema)
-        # Too much work even for a flat value: such a schema could not be used for any value.
-        # schema values visited in the worst case, estimated: a million take less than 0.1 seconds
+        # Too much work even for a flat value: such a schema could not be used for any value. The work is an estimate of
+        # the schema values visited in the worst case, of which a million take less than 0.1 seconds.
         if self._work.at(1) > 1_000_000:
             raise ValueError("the schema cannot be used: it branches too much")
 
@@ -219,7 +219,7 @@ class _Work:
         known = self._levels[depth]
         if id(schema) not in known:
             known[id(schema)] = 0  # a reference back to here, at the same value, adds no work
-            # entries that are compared with a value one by one, or are repeated in the text of a fault
+            # Entries that are compared with a value one by one, or are repeated in the text of a fault.
             work = len(schema) + sum(
                 _size(schema[name])
                 for name in ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
@@ -273,7 +273,7 @@ def growth(pattern: str) -> int:
     square of the length, and by one more power for each level of nested lookaround. Lookahead right after `^` is tried
     once, which is linear: `^(?!\\s*$).+`.
     """
-    # the groups contain no other group
+    # The groups contain no other group.
     first = re.match(r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*", pattern)
     if first is not None and "|" not in pattern[first.end() :]:  # each alternative may need a ^ of its own
         pattern = pattern[first.end() :]

@@ -137,7 +137,7 @@ def _environment(sources: dict[str, str]) -> Environment:
 
 
 def _without_line_break(source: str) -> str:
-    # the line break after this comment is not a part of the prompt; `-#}` and `+#}` override this
+    # The line break after this comment is not a part of the prompt; `-#}` and `+#}` override this.
     found = re.match(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", source, re.DOTALL)
     return source if found is None else f"{found[1]}{found[2]}#}}{source[found.end() :]}"
 

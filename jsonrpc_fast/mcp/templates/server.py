@@ -96,8 +96,8 @@ class TemplateFolder(Provider):
     async def _watch(self, stop: asyncio.Event) -> None:
         """Notify clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
-            # Without a filter: the default one would leave out folders such as `node_modules`.
-            # Changes within this time are treated as one.
+            # Without a filter: the default one would leave out folders such as `node_modules`. Changes within 200 ms
+            # are treated as one.
             async for _ in watchfiles.awatch(
                 self._directory,
                 watch_filter=None,

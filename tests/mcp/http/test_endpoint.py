@@ -19,8 +19,9 @@ from jsonrpc_fast.codec import Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.http.requests import Admitted
 from jsonrpc_fast.mcp.http import McpEndpoint
+from jsonrpc_fast.mcp.http.exchange import Exchanges
 from jsonrpc_fast.mcp.http.headers import accepts, check_modern, check_parameters
-from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.asgi_servers import serving
 from ...support.clock import moving_clock
@@ -154,6 +155,49 @@ async def test_a_cancelled_call_ends_without_a_response() -> None:
             assert (await client.post("/mcp", json=cancel)).status_code == 202
             assert [event async for event in events] == []
         assert gate.cancelled == 1
+
+
+@rows("id", [True, 1.0, "1", None])
+async def test_a_cancellation_of_another_id_cancels_nothing(id: Any) -> None:
+    gate = Gate()
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
+        await begin(client)
+        call_1 = asyncio.create_task(client.post("/mcp", json=call(1, "wait")))
+        await eventually(gate.entered.is_set)
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+        assert (await client.post("/mcp", json=cancel)).status_code == 202
+        gate.opened.set()
+        assert [message_of(event) async for event in events_of(await call_1)][-1] == text_result(1, "waited")
+
+
+@rows(("place", "replies"), [(0, [1, 2]), (1, [2])])
+async def test_a_batch_is_served_in_its_order(place: int, replies: list[int]) -> None:
+    gate = Gate()
+    async with client_of(McpEndpoint(gate.server, event_store=None)) as client:
+        await begin(client, "2025-03-26")
+        gate.opened.set()
+        batch: list[Any] = [call(1, "wait"), call(2, "count", to=1)]
+        # A cancellation applies to the requests before it.
+        batch.insert(place, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        messages: list[Any] = [message_of(event) async for event in events_of(await client.post("/mcp", json=batch))]
+        assert [each["id"] for each in messages[-1]] == replies
+
+
+async def test_a_log_message_that_nobody_wants_makes_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("sums", "1.0")
+
+    @server.tool
+    def look(context: Context) -> str:
+        context.debug("unseen")
+        return "seen"
+
+    made: list[object] = []
+    make = Exchanges.exchange
+    monkeypatch.setattr(Exchanges, "exchange", lambda *arguments: made.append(arguments) or make(*arguments))
+    async with client_of(McpEndpoint(server)) as client:
+        answer = await client.post("/mcp", **modern(call(1, "look")))
+        assert answer.json()["result"]["content"][0]["text"] == "seen"
+    assert made == []
 
 
 async def test_a_call_goes_on_when_its_client_disconnects() -> None:
