@@ -103,7 +103,8 @@ class Calling(StreamCaller):
                 raise TypeError("a notification has no progress")
             if self._must_wait(0):
                 await self._wait_to_notify(timeout)
-            self._started_loop()
+            if self._driver.loop is None:
+                self._started_loop()  # raises
             self._engine.notify(method, params, destination, extra)
             return None
         # Like `waiting`, but without the cost of a context manager, because this runs for each call.
@@ -451,7 +452,7 @@ class Calling(StreamCaller):
     def _must_wait(self, calls: int) -> bool:
         engine, driver = self._engine, self._driver
         return engine.may_call and (
-            not engine.calls.may_begin(calls)
+            (calls > 0 and not engine.calls.may_begin(calls))
             or driver.transport.write_buffer_bytes > HIGH_WATER_BYTES
             or bool(driver.wait_queue.waiters)  # earlier waiters go first
         )

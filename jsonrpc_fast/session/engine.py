@@ -162,8 +162,10 @@ class Engine(Serving):
         kind = type(message)
         # The credit is often 0 only because it was not counted yet, or was used up by responses that have been sent
         # since.
-        if kind is Request and destination is None and self.credit <= 0 and self.renew_credit():
-            return self.serve(message)
+        if (kind is Request or kind is Notification) and destination is None and self.credit <= 0:
+            has_credit = self.renew_credit()
+            if has_credit and kind is Request:
+                return self.serve(message)
         # The rest of a batch was read earlier, so it is received first.
         if self.batch is not None:
             self.finish_batch()
@@ -176,7 +178,10 @@ class Engine(Serving):
                 for _ in steps:
                     pass
             return None
-        self._receive_alone(message, destination)
+        if kind is Notification:
+            self._receive_notification(message, destination, None)
+        else:
+            self._receive_alone(message, destination)
         return None
 
     def _receive_alone(self, message: Any, destination: Destination | None) -> None:
@@ -279,7 +284,7 @@ class Engine(Serving):
                 return
         # Even progress on an unknown call, or a notification that the convention cannot read: a handler may understand
         # it.
-        if not (self.is_draining if batch is None else batch.is_late):
+        if not (self.phase if batch is None else batch.is_late):  # the phase OPEN is false
             self.admit(message, destination)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:

@@ -686,7 +686,7 @@ class Serving(PlainServer):
         """Start a handler that returned an awaitable, queue it, or refuse its message."""
         current_run.set(run)  # in the context of the handler, where its calls find it
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
-        has_order = self._has_order
+        has_order = bool(self.queue) and self._has_order
         # Nobody overtakes a handler that waits for a slot.
         is_first = not self.queue or (has_order and next(iter(self.queue)).work is None)
         if needs_slot and not (is_first and self._has_slot()):
