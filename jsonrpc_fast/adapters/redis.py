@@ -7,7 +7,7 @@ It needs the extras `mcp` and `redis`.
 Rules, in addition to those of `EventStore`:
   - Each MCP stream is a Redis stream with consecutive event numbers, written by one worker. A gap in the numbers shows
     a reader that Redis has lost or trimmed events.
-  - The worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease_seconds`,
+  - The worker that writes a stream renews its expiry. The streams of a worker that died expire after 30 seconds,
     and their followers get `EventsLost`.
   - An event that Redis does not store in time is still sent. After that, no more events of its stream are stored, so
     the stream can no longer be resumed.
@@ -72,8 +72,6 @@ class RedisEventStore:
             them, whatever their type.
         max_events: The approximate maximum number of events kept in a stream.
         max_age_seconds: Seconds that a stream is kept after its end.
-        lease_seconds: Seconds that a stream is kept after its worker has died.
-        command_seconds: Seconds that Redis may take to store or to read events.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -86,26 +84,19 @@ class RedisEventStore:
         prefix: str = "jsonrpc_fast:",
         max_events: int = 1000,
         max_age_seconds: float = 300.0,
-        lease_seconds: float = 30.0,
-        command_seconds: float = 1.0,
     ) -> None:
         check_count("max_events", max_events, 1, may_be_none=False)
-        for name, seconds in (
-            ("max_age_seconds", max_age_seconds),
-            ("lease_seconds", lease_seconds),
-            ("command_seconds", command_seconds),
-        ):
-            check_seconds(name, seconds, may_be_none=False)
-            if seconds < 0.001:
-                raise ValueError(f"{name} must be 0.001 seconds or more")
+        check_seconds("max_age_seconds", max_age_seconds, may_be_none=False)
+        if max_age_seconds < 0.001:
+            raise ValueError("max_age_seconds must be 0.001 seconds or more")
         if client.connection_pool.connection_kwargs.get("decode_responses"):
             raise ValueError("the client must not decode responses")
         self._client = client
         self._prefix = prefix
         self._max_events = max_events
         self._max_age_ms = int(max_age_seconds * 1000)
-        self._lease_seconds = lease_seconds
-        self._command_seconds = command_seconds
+        self._lease_seconds = 30.0  # how long a stream is kept after its worker has died
+        self._command_seconds = 1.0  # that Redis may take to store or to read events
         self._writing: dict[str, _Writing] = {}
         self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
         self._paused_until = 0.0

@@ -63,8 +63,8 @@ class Service:
             in the stream.
         timeout: Seconds for the functions of one message; None: no limit. After that they are cancelled, and the
             response is the error `SessionErrorCode.DEADLINE_EXCEEDED`.
-        max_handlers: How many messages are served at a time.
-        max_waiting: How many more messages wait. Further ones are refused; with JetStream they wait in the stream.
+        max_handlers: How many messages are served at a time. 4,096 more wait; further ones are refused, or
+            with JetStream wait in the stream.
         profile: The rules for decoding.
         raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: As in `encode`, for results and error data.
@@ -88,7 +88,6 @@ class Service:
         dead_letters: str | None = None,
         timeout: float | None = None,
         max_handlers: int = 256,
-        max_waiting: int = 4096,
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Callable[[Any], Any] | None = None,
@@ -104,7 +103,6 @@ class Service:
             check_subject("dead_letters", dead_letters)
         check_seconds("timeout", timeout)
         check_count("max_handlers", max_handlers, 1, may_be_none=False)
-        check_count("max_waiting", max_waiting, 0, may_be_none=False)
         self._connection = connection
         self._subject = subject
         self._queue = queue
@@ -119,7 +117,7 @@ class Service:
         self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default)
         self._timeout = timeout
         self._max_handlers = max_handlers
-        self._max_waiting = max_waiting
+        self._max_waiting = 4096
         self._subscription: Any = None
         self._watching: asyncio.Task[None] | None = None
         self._waiting: deque[Msg] = deque()

@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
 from ...errors import ConnectionLost
-from ...support import check_count, check_type, on_failure
+from ...support import check_type, on_failure
 from ...transports import Connection, Events, MessageOptions, QueuedChannel
 from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
@@ -28,7 +28,7 @@ class _SubjectChannel(QueuedChannel):
     _sends: str
     _servers: str | list[str]
     _nats_options: Mapping[str, Any]
-    _max_waiting: int
+    _max_waiting: int = 65536  # received messages while reading is paused; one more closes the transport
     _client: Client | None = None
     _writer: asyncio.Task[None] | None = None
     _closing: asyncio.Task[None] | None = None
@@ -153,7 +153,6 @@ class SubjectTransport(Connection):
         sends: The subject to which the peer subscribes.
         servers: The URLs of the servers of one cluster.
         nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
-        max_waiting: How many received messages may wait while reading is paused. One more closes the transport.
         options: Options of `Connection`.
 
     Raises:
@@ -167,12 +166,10 @@ class SubjectTransport(Connection):
         *,
         servers: str | list[str] = "nats://localhost:4222",
         nats_options: Mapping[str, Any] | None = None,
-        max_waiting: int = 65536,
         **options: Unpack[MessageOptions],
     ) -> None:
         check_subject("receives", receives)  # also the reply subject of sent messages
         check_subject("sends", sends)
         check_type("servers", servers, str, list)
         check_type("nats_options", nats_options, Mapping, may_be_none=True)
-        check_count("max_waiting", max_waiting, 1, may_be_none=False)
-        super().__init__(_SubjectChannel(receives, sends, servers, dict(nats_options or {}), max_waiting), **options)
+        super().__init__(_SubjectChannel(receives, sends, servers, dict(nats_options or {})), **options)

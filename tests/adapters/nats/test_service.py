@@ -202,8 +202,10 @@ class TestServices:
         go = asyncio.Event()
         handlers = Handlers({"wait": go.wait})
         faults = Faults()
-        options = {"max_handlers": 2, "max_waiting": 3, "hooks": faults}
-        async with connected(server) as connection, Service(connection, "s", handlers, **options):
+        async with connected(server) as connection:
+            service = Service(connection, "s", handlers, max_handlers=2, hooks=faults)
+            service._max_waiting = 3
+            await service.start()
             client = ServiceClient(connection, "s", timeout=10)
             calls = [asyncio.create_task(client.call("wait")) for _ in range(9)]
             await eventually(lambda: sum(call.done() for call in calls) == 4)
@@ -216,6 +218,7 @@ class TestServices:
             await eventually(lambda: len(faults.seen) == 6)
             go.set()
             found = await results_of(*calls)
+            await service.stop()
         assert {str(fault) for fault in faults.seen} == {"the service has too many messages"}
         assert found.count(True) == 5
         assert [error.code for error in found if isinstance(error, RpcError)] == [-32009] * 4
@@ -239,7 +242,8 @@ class TestServices:
         handlers = {"m": lambda: "x" * 100, "wait": forever}
         with nats_server(tmp_path, "max_payload: 4096") as server:
             async with connected(server) as connection:
-                service = Service(connection, "s", handlers, max_handlers=1, max_waiting=0)
+                service = Service(connection, "s", handlers, max_handlers=1)
+                service._max_waiting = 0
                 await service.start()
                 reply = await connection.request("s", batch, timeout=10)
                 text = b'"message":"the response is larger than the broker allows"}}'
@@ -254,7 +258,8 @@ class TestServices:
         profile = JSONRPC_1.replace(batches=True)
         handlers = {"add": sum_of, "wait": forever}
         async with connected(server) as connection:
-            service = Service(connection, "s", handlers, profile=profile, max_handlers=1, max_waiting=0)
+            service = Service(connection, "s", handlers, profile=profile, max_handlers=1)
+            service._max_waiting = 0
             await service.start()
 
             async def replied(text: bytes) -> str:
@@ -320,7 +325,7 @@ class TestServices:
             assert await client.call("double", [2], timeout=10) == 4
 
     async def test_options(self) -> None:
-        for options in ({"timeout": -1}, {"max_handlers": 0}, {"max_waiting": -1}, {"ack_seconds": -1}):
+        for options in ({"timeout": -1}, {"max_handlers": 0}, {"ack_seconds": -1}):
             with pytest.raises(ValueError, match=next(iter(options))):
                 Service(nats.aio.client.Client(), "s", {}, **options)  # type: ignore[arg-type]
 

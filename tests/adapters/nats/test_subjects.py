@@ -80,7 +80,8 @@ async def test_the_server_dies(server: NatsServer) -> None:
 
 
 async def test_a_reader_that_is_too_slow_is_closed(server: NatsServer) -> None:
-    one = SubjectTransport("a", "b", servers=server.url, max_waiting=100)
+    one = SubjectTransport("a", "b", servers=server.url)
+    one.channel._max_waiting = 100  # type: ignore[attr-defined]
     other = SubjectTransport("b", "a", servers=server.url)
     received: list[Any] = []
     faults: list[Exception] = []
