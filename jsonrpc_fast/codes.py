@@ -211,6 +211,8 @@ class Hint(enum.Enum):
     NEWLINE_FRAMING = "it looks like newline framing: one message per line, without headers"
     CONTENT_LENGTH_FRAMING = "it looks like a header of Content-Length framing"
     SSE_FRAMING = "it looks like a server-sent event"
+    HTTP = "it looks like the response of an HTTP server"
+    TLS = "it looks like TLS"
     PRINTED_TEXT = "it looks like a log line or printed text, but standard output is reserved for messages"
 
     MISSING_LENGTH = "Content-Length is missing"

@@ -201,6 +201,7 @@ class _Server:
 
         framing: Framing = options.framing or ("content-length" if options.lsp else "newline")
         common: dict[str, Any] = {"profile": profile, "raw": True, "decode": read}
+        seconds = min(options.timeout, 30.0)
         if options.program:
             from ..transports import StdioClient
 
@@ -213,7 +214,8 @@ class _Server:
                 import ssl  # a Python may be built without
 
                 context = ssl.create_default_context()
-            return TcpClient(*parse_address(target[6:]), ssl=context, framing=framing, **common)
+            host, port = parse_address(target[6:])
+            return TcpClient(host, port, ssl=context, framing=framing, connect_seconds=seconds, **common)
         if self.scheme == "unix":
             from ..transports import UnixClient
 
@@ -224,7 +226,7 @@ class _Server:
             from ..transports.websocket import WebSocketClient
 
             try:
-                return WebSocketClient(target, headers=self.headers, **common)
+                return WebSocketClient(target, headers=self.headers, connect_seconds=seconds, **common)
             except InvalidURI as error:
                 raise ValueError(str(error)) from None
         raise ValueError(
@@ -308,6 +310,8 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
             session.register(method, function, unpack=False)
         # Around the session, so that the exceptions of `connect` are translated, too.
         async with _session_errors(server.scheme), session:
+            # The timeout is 5 minutes by default, and a peer that waits for the end of a message says nothing.
+            asyncio.get_running_loop().call_later(min(2.0, timeout / 2), _report_silence, server, transport)
             try:
                 if options.lsp:
                     await _initialize(session)
@@ -335,6 +339,21 @@ class _Faults:
         # Maximum number shown: a server that prints a log to stdout causes one fault per line.
         if self._shown <= 10:
             print_error(escape(str(error)), self._program)
+
+
+def _report_silence(server: _Server, transport: Any) -> None:
+    """Say what may be wrong if nothing has arrived from the server."""
+    options = server.options
+    if transport.received_chunks != 0:
+        return
+    cure = ""
+    if server.scheme not in _WEBSOCKET:
+        cure = (
+            ": another --framing may be right"
+            if options.framing or options.lsp
+            else (": a language server needs --lsp, and other servers may need another --framing")
+        )
+    print_error(f"nothing has arrived from the server yet{cure}", f"jsonrpc-fast {options.command}")
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Guess what the bytes of a faulty stream are, for people: another framing, HTTP, or text that a program printed."""
+"""Guess what the bytes of a faulty stream are, for people: another framing, HTTP, TLS, or printed text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ LOOKED_AT_BYTES: Final = 64
 
 
 def looks_like(data: bytes) -> Hint | None:
-    """Return what the beginning of a line looks like: one of the framings, printed text, or None."""
+    """Return what the beginning of a line looks like: a framing, another protocol, printed text, or None."""
     start = data[:LOOKED_AT_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     # The patterns are compiled when a stream has a fault, not when the codec is imported.
     for pattern, framing in (
         (rb"\{|\[\s*(?:[{\[\]]|$)", Hint.NEWLINE_FRAMING),
         (rb"(?i:content-(?:length|type))[ \t]*:", Hint.CONTENT_LENGTH_FRAMING),
         (rb"(?:data|event|id|retry):", Hint.SSE_FRAMING),
+        (rb"HTTP/[0-9]|<(?i:!doctype|html)", Hint.HTTP),  # a status line, or a page without one
+        (rb"[\x15\x16]\x03", Hint.TLS),  # an alert, or a handshake (RFC 8446, section 5.1)
     ):
         if re.match(pattern, start):
             return framing

@@ -34,7 +34,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[Exception], type[Exception], str], ...]] =
     (
         httpx2.ReadError,
         ConnectionLost,
-        "the connection broke before the response was complete: the server may have closed it as idle",
+        "the connection broke before the response was complete: the server may have closed it as idle, or want TLS",
     ),
     (httpx2.WriteError, ConnectionLost, "the connection broke while the request was sent"),
 )

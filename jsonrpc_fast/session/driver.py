@@ -24,6 +24,9 @@ class Driver:
     responds_to_faults: bool = True
     """Whether malformed messages without an id get a response, unless the rules decide it."""
 
+    has_heard: bool = True
+    """Whether anything has arrived from the peer, or that is unknown."""
+
     def time(self) -> float:
         """Return the current time, in seconds of a monotonic clock."""
         return time.monotonic()

@@ -51,6 +51,8 @@ _BURST: Final = 10.0
 
 _RESULT: Final = Outcome.RESULT  # looked up once: access to enum members is slow
 
+_SILENCE: Final = ", and nothing has arrived from the peer: it may speak another framing or protocol"
+
 
 class Engine(Serving):
     """Both sides of one conversation.
@@ -505,7 +507,18 @@ class Engine(Serving):
     def _loss(self) -> ConnectionLost:
         if self.fault is None and self._unsettled is not None:
             return lost("", "the connection is closed, after a message that cannot be read", self._unsettled)
-        return lost("the connection is closed", "the connection broke", self.fault)
+        closed = "the connection is closed" if self.driver.has_heard else f"the connection is closed{_SILENCE}"
+        return lost(closed, "the connection broke", self.fault)
+
+    def _timeout(self) -> CallTimeout:
+        text = "no response came in time"
+        if self._unsettled is not None:
+            text = f"{text}, after a message that cannot be read: {self._unsettled}"
+        elif not self.driver.has_heard:
+            text += _SILENCE
+        error = CallTimeout(text)
+        error.__cause__ = self._unsettled
+        return error
 
     def _settled(self, call: Call) -> None:
         """Report the outcome of a call."""
@@ -521,7 +534,7 @@ class Engine(Serving):
             is_lenient = is_at_least_as_strict(CLIENT, self.rules.encoders.profile)
             error = malformed(fault, is_lenient) if isinstance(fault, ParseError) else fault
         elif outcome is Outcome.TIMEOUT:
-            error = CallTimeout("no response came in time")
+            error = self._timeout()
         elif outcome is Outcome.CANCELLED:
             error = CallCancelled("the call was cancelled")
         else:

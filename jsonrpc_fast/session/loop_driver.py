@@ -82,6 +82,10 @@ class LoopDriver(Driver):
         return self.transport.responds_to_faults
 
     @property
+    def has_heard(self) -> bool:  # type: ignore[override]
+        return self.transport.received_chunks != 0
+
+    @property
     def unwritten_bytes(self) -> int:
         return self.transport.write_buffer_bytes
 

@@ -340,7 +340,7 @@ class Connection(Outbox):
 
     def received(self, data: Any) -> None:
         """Handle data that arrived on the channel; see `Events`."""
-        self._chunks += 1
+        self._chunks += bool(data)  # an end is no chunk
         if not self._reads or not data:
             if data or not self._reads or not self.channel.is_accepted:
                 self._keep(data)  # the loss of a client's channel, which says why it ended, may follow its end at once

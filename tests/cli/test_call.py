@@ -305,7 +305,12 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (
             ["--timeout", "0.2", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
             4,
-            "no response came in time",
+            "call: nothing has arrived from the server yet: a language server needs --lsp",
+        ),
+        (
+            ["--timeout", "0.2", "--lsp", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
+            4,
+            "no response came in time, and nothing has arrived from the peer: it may speak another framing or protocol",
         ),
         (
             ["--mcp", "--timeout", "0.2", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],

@@ -61,6 +61,9 @@ def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", **more}}
 
 
+SILENT = "no response came in time, and nothing has arrived from the peer: it may speak another framing or protocol"
+
+
 def replayed(
     tmp_path: Path, *lines: tuple[Sender, Any], options: tuple[str, ...] = (), server: list[str] | None = None
 ) -> tuple[int, str, str]:
@@ -80,8 +83,11 @@ def test_a_response_that_does_not_come_in_time(tmp_path: Path) -> None:
     )
     assert found == (
         4,
-        "line 2: add: no response came in time\nresponses 0, different 0, notifications 0\n",
-        "jsonrpc-fast replay: responses that did not come in time: 1\n",
+        f"line 2: add: {SILENT}\nresponses 0, different 0, notifications 0\n",
+        (
+            "jsonrpc-fast replay: nothing has arrived from the server yet: a language server needs --lsp, and other "
+            "servers may need another --framing\njsonrpc-fast replay: responses that did not come in time: 1\n"
+        ),
     )
 
 
@@ -186,7 +192,7 @@ def test_json(tmp_path: Path) -> None:
     mute = [sys.executable, "-c", MUTE]
     status, shown, _ = replayed(tmp_path, *lines, options=("--json", "--timeout", "0.01"), server=mute)
     late, summary = map(json.loads, shown.splitlines())
-    assert (status, late, summary["late"]) == (4, {**place, "reason": "no response came in time"}, 1)
+    assert (status, late, summary["late"]) == (4, {**place, "reason": SILENT}, 1)
 
 
 def test_what_is_no_recording(tmp_path: Path) -> None:

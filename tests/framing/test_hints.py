@@ -26,6 +26,15 @@ LOOKS = [
     (b"event:message", "SSE_FRAMING"),
     (b"id:", "SSE_FRAMING"),
     (b"retry: 5", "SSE_FRAMING"),
+    (b"HTTP/1.1 400 Bad Request\r", "HTTP"),
+    (b"<!DOCTYPE HTML>", "HTTP"),
+    (b"<html>", "HTTP"),
+    (b"<p>", "PRINTED_TEXT"),
+    (b"HTTP/", "PRINTED_TEXT"),
+    (b"HTTP/server ready", "PRINTED_TEXT"),
+    (b"\x15\x03\x03\x00\x02\x02\x46", "TLS"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
+    (b"\x17\x03", None),
     (b"database ready", "PRINTED_TEXT"),
     (b"[INFO] started", "PRINTED_TEXT"),
     (b"[2026-11-21 10:00:00] started", "PRINTED_TEXT"),
@@ -74,7 +83,7 @@ def test_only_the_beginning_counts(text: bytes) -> None:
 
 PARTS = [b"content-length", b"Content-TYPE", b"content\rlength", b"data", b"event", b"id", b"retry", b"printed"]
 PARTS += [b":", b" ", b"\t", b"\x0b", b"\x1b", b"\x00", b"\x7f", b"\xff", b"\xef\xbb\xbf", b"c", b"C", 30 * b"x"]
-PARTS += [b"[", b"{", b"]", b"}", b'"']
+PARTS += [b"[", b"{", b"]", b"}", b'"', b"HTTP/", b"1", b"\x15", b"\x16", b"\x03", b"<!DOCtype", b"<html"]
 
 
 @given(text=st.lists(st.sampled_from(PARTS), max_size=6).map(b"".join))

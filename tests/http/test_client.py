@@ -661,7 +661,7 @@ def test_what_the_peer_sent_is_not_in_the_exception(way: Way, name: str) -> None
         (
             "ReadError",
             ConnectionLost,
-            "the connection broke before the response was complete: the server may have closed it as idle",
+            "the connection broke before the response was complete: the server may have closed it as idle, or want TLS",
         ),
         ("WriteError", ConnectionLost, "the connection broke while the request was sent"),
         ("ProxyError", ConnectionLost, "detail"),

@@ -102,6 +102,45 @@ async def test_a_call_whose_peer_answers_with_something_else_and_closes_says_wha
     assert raised.value.__cause__.code is ParseErrorCode.MALFORMED_JSON
 
 
+SILENCE = ", and nothing has arrived from the peer: it may speak another framing or protocol"
+UNREAD = ", after a message that cannot be read: the text is not JSON; "
+
+
+@rows(
+    "texts, error, reason",
+    [
+        ([b" "], CallTimeout, ""),  # something has arrived, and may become a response
+        ([b"Content-Length: 2\r\n"], CallTimeout, f"{UNREAD}it looks like a header of Content-Length framing"),
+        ([b"HTTP/1.1 400 Bad Request\r\n"], CallTimeout, f"{UNREAD}it looks like the response of an HTTP server"),
+        ([b"\x15\x03\x03\x00\x02\x02\x0a"], CallTimeout, f"{UNREAD}it looks like TLS"),
+        ([b"\x15\x03\x03\x00\x02\x02\x46", b""], ConnectionLost, f"{UNREAD}it looks like TLS"),
+        ([b""], ConnectionLost, SILENCE),
+    ],
+    ids=["a part", "headers", "HTTP", "TLS", "TLS, then closed", "closed"],
+)
+async def test_a_call_without_a_response_says_what_its_peer_sent_instead(
+    texts: list[bytes], error: type[Exception], reason: str
+) -> None:
+    text = "no response came in time" if error is CallTimeout else "the connection is closed"
+    async with answering(*texts) as address, Session(TcpClient(*address)) as session:
+        with pytest.raises(error) as raised:
+            await session.call("m", timeout=0.1 if error is CallTimeout else 5)
+    assert str(raised.value) == text + reason
+    assert isinstance(raised.value.__cause__, ParseError) is reason.startswith(UNREAD)
+
+
+async def test_a_call_to_a_silent_peer_says_so() -> None:
+    async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(be_silent, "127.0.0.1", 0)
+    async with Session(TcpClient(*server.sockets[0].getsockname())) as session:
+        with pytest.raises(CallTimeout, match=f"^no response came in time{SILENCE}$"):
+            await session.call("m", timeout=0.05)
+    server.close()
+
+
 async def test_connecting_again_to_a_peer_with_another_framing_is_neither_silent_nor_endless() -> None:
     failures: list[Exception] = []
 
@@ -144,7 +183,7 @@ async def test_a_timeout_for_want_of_a_connection_says_why_there_is_none() -> No
 @rows(
     "texts, reason",
     [
-        ([b""], "'the connection is closed'$"),
+        ([b""], "'the connection is closed, and nothing"),
         ([b"HTTP/1.1 400 Bad Request\n", b""], "'the connection is closed, after a mes"),
     ],
     ids=["closes", "HTTP"],

@@ -24,8 +24,17 @@ cdef enum:
     PRINTED_TEXT
     CONTENT_LENGTH_FRAMING
     SSE_FRAMING
+    HTTP
+    TLS
 
-cdef tuple HINTS = (None, Hint.PRINTED_TEXT, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
+cdef tuple HINTS = (
+    None,
+    Hint.PRINTED_TEXT,
+    Hint.CONTENT_LENGTH_FRAMING,
+    Hint.SSE_FRAMING,
+    Hint.HTTP,
+    Hint.TLS,
+)
 
 # Where a fault has its fields.
 cdef Py_ssize_t CODE_OFFSET = offset_of(errors.ParseError._code)
@@ -130,6 +139,12 @@ cdef int hint_of_line(const uint8_t* at, const uint8_t* end) noexcept:
         or begins_with(at, end, b"retry:", 6)
     ):
         return SSE_FRAMING
+    elif begins_with(at, end, b"HTTP/", 5) and end - at > 5 and is_digit(at[5]):
+        return HTTP
+    elif at[0] == c"<" and (end_of_name(at, end, b"<!doctype", 9) or end_of_name(at, end, b"<html", 5)):
+        return HTTP
+    elif (at[0] == 0x15 or at[0] == 0x16) and end - at > 1 and at[1] == 0x03:
+        return TLS
     at = start
     while at < end:
         if is_control(at[0]):
