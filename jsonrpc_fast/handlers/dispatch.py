@@ -18,12 +18,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._backend import serve_plain
 from ..codec._json import Default
-from ..codec._serving import Called
 from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import EncodeError, RpcError, internal_error
@@ -33,6 +32,9 @@ from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
 from .results import ReportFailure, encode_models, response_to_error, response_to_failure
+
+if TYPE_CHECKING:
+    from ..codec._serving import Called  # with the core, it would load the messages and the scanner of the pure backend
 
 Inbound: TypeAlias = "Request[Any] | Notification[Any]"
 
