@@ -30,7 +30,7 @@ assert not (unused | of_streams) & sys.modules.keys()
 from jsonrpc_fast.transports import TcpServer
 assert not {"jsonrpc_fast.transports.stdio", "jsonrpc_fast.transports.memory"} & sys.modules.keys()
 of_the_pure_backend = {"jsonrpc_fast.codec." + name for name in ("_pure", "_messages", "_scanner", "_serving")}
-assert jsonrpc_fast.BACKEND == "pure" or not of_the_pure_backend & sys.modules.keys()
+assert jsonrpc_fast.BACKEND == "python" or not of_the_pure_backend & sys.modules.keys()
 """
 UNUSED_BY_SERVERS = """
 import sys
