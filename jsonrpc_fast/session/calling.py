@@ -101,6 +101,8 @@ class Calling(StreamCaller):
         if not is_call:
             if idle_timeout is not None or on_progress is not None:
                 raise TypeError("a notification has no progress")
+            if timeout is not UNSET:
+                self.seconds_of(timeout)  # checked even if it is not needed
             if self._must_wait(0):
                 await self._wait_to_notify(timeout)
             if self._driver.loop is None:

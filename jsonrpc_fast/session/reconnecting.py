@@ -40,9 +40,9 @@ from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
 from .options import Rules, SessionOptions
-from .requests import Destination, detached, waiting
+from .requests import detached, waiting
 from .session import Session
-from .streams import Items, StreamCaller, begun
+from .streams import Items, Stream, StreamCaller, begun
 
 
 class Backoff:
@@ -316,26 +316,11 @@ class ReconnectingSession(StreamCaller):
         return results
 
     def _begin_stream(
-        self,
-        method: str,
-        params: Params,
-        timeout: float | None,
-        idle_timeout: float | Unset | None,
-        max_items: int,
-        destination: Destination | None,
+        self, method: str, params: Params, timeout: float | None, idle_timeout: float | Unset | None, *rest: Any
     ) -> Callable[[], Awaitable[Items]]:
         async def begin(session: Session, left: float | None) -> Items:
             seconds = None if timeout is None else left
-            return await begun(
-                session.stream(
-                    method,
-                    params,
-                    timeout=seconds,
-                    idle_timeout=idle_timeout,
-                    max_items=max_items,
-                    destination=destination,
-                )
-            )
+            return await begun(Stream(session._begin_stream(method, params, seconds, idle_timeout, *rest)))
 
         return lambda: self.use(begin, idle_timeout if timeout is None else timeout)
 

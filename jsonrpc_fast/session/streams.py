@@ -251,16 +251,9 @@ class StreamCaller(BatchCaller):
         check_count("max_items", max_items, 1, may_be_none=False)
         return Stream(self._begin_stream(method, params, timeout, idle_timeout, max_items, destination))
 
-    def _begin_stream(
-        self,
-        method: str,
-        params: Params,
-        timeout: float | None,
-        idle_timeout: float | Unset | None,
-        max_items: int,
-        destination: Destination | None,
-    ) -> Callable[[], Awaitable[Items]]:
-        """Return the function that begins the call."""
+    # `*_`, which is always empty, lets type checkers accept the arguments of each subclass.
+    def _begin_stream(self, method: str, params: Params, *_: Any) -> Callable[[], Awaitable[Items]]:
+        """Return the function that begins the call. The other arguments are those of `stream`, in its order."""
         raise NotImplementedError
 
 

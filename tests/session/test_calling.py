@@ -746,3 +746,14 @@ async def test_further_members_that_cannot_be_sent(extra: Any, kind: type[Except
     if kind is not EncodeError:
         with pytest.raises(kind, match=re.escape(text)):
             Session(memory_pair()[0], extra=extra)
+
+
+@rows(("timeout", "error"), [(-1, ValueError), (float("nan"), ValueError), ("5", TypeError)])
+async def test_a_wrong_timeout_of_a_notification_is_refused_although_it_need_not_wait(
+    timeout: Any, error: type[Exception]
+) -> None:
+    async with session_and_wire() as (session, wire):
+        with pytest.raises(error, match="timeout"):
+            await session.notify("m", timeout=timeout)
+        await session.notify("m", timeout=5)
+        assert await wire.next() == Notification("m")
