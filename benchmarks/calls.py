@@ -91,7 +91,7 @@ CALLS: Final = (
     _call("encode", "writes='unversioned'", "encode(message, UNVERSIONED)", _DUMPS, 1.5, prepare="unversioned"),
     _call("encode", "writes='1.0'", "encode(message, JSONRPC_1)", _DUMPS, 1.5, prepare="unversioned"),
     _call("encode", "extra members", "encode(extended)", _DUMPS, 1.5, SMALL, MIDDLE, LARGE, prepare="with_extra"),
-    _call("encode", "default=, not needed", "encode(message, default=default)", _DEFAULT, 2.0),
+    _call("encode", "default=, not needed", "encode(message, default=default)", _DEFAULT, 1.5),
     _call("encode", "default=, called", "encode(dated, default=default)", "dumps(dated_content, default=default)", 1.5),
     _call("encode", "option=, no effect", "encode(message, option=OPT_NON_STR_KEYS)", _DUMPS, 1.5),
     _call(
@@ -102,13 +102,13 @@ CALLS: Final = (
         1.5,
     ),
     _call("encode", "decimals, none there", "encode(message, DECIMAL)", _DUMPS, 1.5),
-    _call("encode", "decimals", "encode(priced, DECIMAL)", "dumps(priced_content, default=default)", 2.5),
+    _call("encode", "decimals", "encode(priced, DECIMAL)", "dumps(priced_content, default=default)", 1.5),
     _call("encode_request", "", "encode_request(id, method, params)", _DUMPS, 0.9, *REQUESTS),
     _call(
         "encode_request", "profile=", "encode_request(id, method, params, profile=UNVERSIONED)", _DUMPS, 1.5, *REQUESTS
     ),
     _call(
-        "encode_request", "default=", "encode_request(id, method, params, default=default)", _DEFAULT, 2.0, *REQUESTS
+        "encode_request", "default=", "encode_request(id, method, params, default=default)", _DEFAULT, 1.5, *REQUESTS
     ),
     _call("encode_notification", "", "encode_notification(method, params)", _DUMPS, 0.9, *REQUESTS),
     _call(
@@ -141,7 +141,7 @@ CALLS: Final = (
     _call("encode_dict", "", "encode_dict(content)", _DUMPS, _WRITTEN),
     _call("encode_dict", "delimited=False", "encode_dict(content, delimited=False)", "dumps(content)", _WRITTEN),
     _call("encode_dict", "client", "encode_dict(content, CLIENT)", _DUMPS, _WRITTEN),
-    _call("encode_dict", "default=, not needed", "encode_dict(content, default=default)", _DEFAULT, 2.0),
+    _call("encode_dict", "default=, not needed", "encode_dict(content, default=default)", _DEFAULT, _WRITTEN),
     _call(
         "encode_dict",
         "default=, called",

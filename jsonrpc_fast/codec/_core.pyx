@@ -143,6 +143,7 @@ from ._json import (
     HARMLESS_OPTIONS,
     Fragment,
     JSONDecodeError,
+    NoDefault,
     cause_of,
     check_depth,
     check_option,

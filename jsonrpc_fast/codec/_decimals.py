@@ -6,7 +6,6 @@ every number that can be read can be written. Only such profiles load this modul
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from json import JSONDecoder
 from math import isinf
@@ -65,27 +64,36 @@ def loads_decimals(text: bytes) -> Any:
     return read_with(text.decode(), _read, int, decimal_of)
 
 
-def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
-    """Return a `default` that writes a Decimal as a number, and leaves other values to `default`.
+class DecimalDefault:
+    """A `default` that writes a Decimal as a number, and leaves other values to `default`.
 
     max_zeros: The maximum number of zeros written because an exponent may have at most four digits.
     """
 
-    def write(value: Any) -> Any:
-        if type(value) is Decimal:
-            token = str(value)
-            # Digits and a point, as nearly all are written: such a number of this length is a double's.
-            # The largest double has 309 digits.
-            if len(token) < 300 and token.replace(".", "").replace("-", "").isdecimal():
-                return Fragment(token)
+    __slots__ = ("_default", "_max_zeros")
+
+    def __init__(self, default: Default, max_zeros: int) -> None:
+        self._default = default
+        self._max_zeros = max_zeros
+
+    def __call__(self, value: Any) -> Any:
+        # The core writes these itself.
+        if type(value) is Decimal and is_plain_number(token := str(value)):
+            return Fragment(token)
         if isinstance(value, Decimal):
-            return Fragment(_token_of(value, max_zeros))
-        if default is None:
+            return Fragment(_token_of(value, self._max_zeros))
+        if self._default is None:
             # orjson then reports the value as if there were no `default`, as the caller expects.
             raise NoDefault
-        return default(value)
+        return self._default(value)
 
-    return write
+
+def is_plain_number(token: str) -> bool:
+    """Return whether the text of a Decimal consists of digits and a point, and is short enough to be that of a double.
+
+    Nearly all are. The largest double has 309 digits.
+    """
+    return len(token) < 300 and token.replace(".", "").replace("-", "").isdecimal()
 
 
 def _token_of(number: Decimal, max_zeros: int) -> str:

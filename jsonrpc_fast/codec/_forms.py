@@ -25,9 +25,9 @@ def default_of(profile: Profile, default: Default) -> Default:
     """Return the `default` for payloads, which writes a Decimal as a number if the profile has decimals."""
     if profile.floats == "float":
         return default
-    from ._decimals import with_decimals  # loaded only for such profiles
+    from ._decimals import DecimalDefault  # loaded only for such profiles
 
-    return with_decimals(default, profile.limits.message_bytes)
+    return DecimalDefault(default, profile.limits.message_bytes)
 
 
 def written_as(text: bytes, form: WrittenForm) -> bytes:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from functools import partial
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import CLIENT, JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
@@ -180,3 +186,139 @@ def test_encode_what_was_parsed(backends: Backends, obj: Any, default: Any, opti
         return backend.encode(messages, default=default, option=option, delimited=delimited)  # type: ignore[no-any-return]
 
     assert_same(backends, encode, bytes)
+
+
+class Left:
+    """What an engine leaves to `default`, which returns `value`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Items(list[Any]):
+    pass
+
+
+class AlsoLeft(Left):
+    pass
+
+
+@dataclass
+class Point:
+    x: Any
+
+
+class Flag(enum.Enum):
+    ON = "on"
+    LEFT = b"left"
+
+
+LEAVES = st.sampled_from(
+    (
+        *(None, True, 7, 1.5, "a", "é", "\ud800", 2**63, 2**64, -(2**70), float("nan")),
+        *(UUID(int=1), date(2026, 1, 2), datetime(2026, 1, 2), Decimal("12.50"), Decimal("1E+3"), Decimal("Infinity")),
+        *(
+            Flag.ON,
+            Flag.LEFT,
+            b"a",
+            {1},
+            1j,
+            {1: 2},
+            {None: 2},
+            Items([1]),
+            Number.ONE,
+            Text("a"),
+            orjson.Fragment(b"[ 1]"),
+        ),
+    )
+)
+LEFT = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(Left, inner),
+        st.builds(Left, inner),
+        st.builds(AlsoLeft, inner),
+        st.builds(Point, inner),
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.tuples(st.sampled_from((1, 61, 62, 63, 64, 250, 252, 253, 254)), inner).map(lambda pair: _around(*pair)),
+    ),
+    max_leaves=12,
+)
+
+
+def _around(depth: int, value: Any) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def _raising(value: Any) -> Any:
+    raise KeyError(type(value).__name__)
+
+
+def _raising_later() -> Callable[[Any], Any]:
+    found: list[Any] = []
+
+    def default(value: Any) -> Any:
+        found.append(value)
+        return value.value if len(found) < 3 and isinstance(value, Left) else _raising(value)
+
+    return default
+
+
+@pytest.mark.ci
+@scaled_examples(10)
+@given(
+    value=LEFT,
+    make=st.sampled_from(
+        [lambda: lambda value: value.value, lambda: repr, lambda: _raising, _raising_later, lambda: None]
+    ),
+    option=st.sampled_from([0, 0, 0, orjson.OPT_NON_STR_KEYS, orjson.OPT_SORT_KEYS, orjson.OPT_PASSTHROUGH_DATETIME]),
+    profile=st.sampled_from([JSONRPC, JSONRPC, JSONRPC.replace(floats="decimal"), JSONRPC_1]),
+    raw=st.booleans(),
+)
+def test_default_is_called_alike(
+    backends: Backends, value: Any, make: Any, option: int, profile: Profile, raw: bool
+) -> None:
+    """The same calls in the same order, each once: none before the depth is known, none again for another try."""
+    for way in ("result", "message", "dict", "batch", "json"):
+
+        def twice(backend: ModuleType, way: str = way) -> list[Any]:
+            # The core calls `default` itself for a class that it has seen.
+            found = [_written_by_default(backend, way, value, make(), option, profile, raw) for _ in range(2)]
+            assert found[0] == found[1]
+            return found
+
+        assert_same(backends, twice, repr)
+
+
+def _written_by_default(
+    backend: ModuleType, way: str, value: Any, default: Any, option: int, profile: Profile, raw: bool
+) -> Any:
+    calls: list[int | str] = []
+
+    def noted(value: Any) -> Any:
+        calls.append(type(value).__name__)
+        return default(value)
+
+    arguments: Any = {"default": default and noted, "option": option}
+    message = {"jsonrpc": "2.0", "id": 1, "result": value}
+    if raw:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": [value], "a": backend.Raw(b"[ 1]")}
+    text = cause = None
+    try:
+        if way == "result":
+            text = backend.encode_result(1, value, profile=profile, **arguments)
+        elif way == "message":
+            text = backend.encode([backend.Response(1, error=backend.Error(1, "a", value))], profile, **arguments)
+        elif way == "dict":
+            text = backend.encode_dict(message, profile, **arguments)
+        elif way == "batch":
+            text = backend.encode_dict([message, message], LENIENT.replace(floats=profile.floats), **arguments)
+        else:
+            text = backend.dumps_json(value, arguments["default"], option)
+    except EncodeError as error:
+        cause = repr(error), repr(error.__cause__)
+    return text, cause, calls

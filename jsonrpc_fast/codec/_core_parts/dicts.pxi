@@ -219,30 +219,28 @@ cdef char* write_dicts(Output* output, char* at, message, default, option) excep
 cdef char* write_whole(Output* output, char* at, message, default, option) except? NULL:
     """Write a message or a batch as one value; NULL without an exception if only its parts may be written."""
     cdef Py_ssize_t start = at - output.start
-    cdef bint is_simple = changes_nothing(option)
-    cdef bint has_others = False
     cdef bint is_too_deep = False
-    if default is None and is_simple and (HAS_ORJSON or option is ZERO):
-        at = try_value(output, at, message)
-        if at != NULL:
-            return at
+    cdef BoundedDefault bounded = new_bounded(message, default, option, True)
+    at = try_value(output, at, message, bounded, option)
+    if at != NULL:
+        return at
     try:
-        has_others = check_levels(<PyObject*>message, 0, option)
+        check_levels(<PyObject*>message, 0, option)
     except EncodeError:  # a part of it is one or two levels less deep
         is_too_deep = True
-    if is_too_deep:
+    if is_too_deep or has_odd_messages(message):
         return NULL
-    if not has_others and (default is not None or not HAS_ORJSON) and is_simple:
-        at = try_value(output, output.start + start, message)
-        if at != NULL:
-            return at
-    if type(message) is list:
-        for item in <list>message:
-            if type(item) is not dict or has_odd_parts(<dict>item):
-                return NULL
-    elif type(message) is not dict or has_odd_parts(<dict>message):
-        return NULL
-    return write_unusual(output, output.start + start, dumps_bounded(message, default, option))
+    return write_unusual(output, output.start + start, dumps_bounded(message, bounded, option, 0))
+
+
+cdef bint has_odd_messages(message) except -1:
+    """Whether a message, or one of a batch, is written by its parts."""
+    if type(message) is not list:
+        return type(message) is not dict or has_odd_parts(<dict>message)
+    for item in <list>message:
+        if type(item) is not dict or has_odd_parts(<dict>item):
+            return True
+    return False
 
 
 cdef bint has_odd_parts(dict members) except -1:

@@ -277,27 +277,27 @@ cdef extern from "Python.h":
 cdef char* write_other_payload(Output* output, value, default, option) except NULL:
     cdef char* at = output.start + output.payload
     cdef char* end
-    cdef bint has_others
+    cdef BoundedDefault bounded
     if raised() != NULL:
         return checked(NULL)
     if type(value) is Raw:
         return write_raw(output, at, <Raw>value)
-    if default is None and option is not ZERO and HAS_ORJSON and changes_nothing(option):
-        end = try_value(output, at, value)
+    bounded = new_bounded(value, default, option, False)
+    if option is not ZERO or bounded is not None:
+        end = try_value(output, at, value, bounded, option)
         if end != NULL:
             return end
-    # Without orjson, `write_value` also writes objects of other types, whose form the option may change.
-    has_others = check_levels(<PyObject*>value, 0, option)
-    if not has_others and (default is not None or not HAS_ORJSON) and changes_nothing(option):
-        end = try_value(output, output.start + output.payload, value)
-        if end != NULL:
-            return end
-    return write_unusual(output, output.start + output.payload, dumps_bounded(value, default, option))
+    check_levels(<PyObject*>value, 0, option)
+    return write_unusual(output, output.start + output.payload, dumps_bounded(value, bounded, option, 0))
 
 
-cdef char* try_value(Output* output, char* at, value) except? NULL:
-    """Write a value; NULL without an exception if it is left to orjson."""
+cdef char* try_value(Output* output, char* at, value, BoundedDefault bounded, option) except? NULL:
+    """Write a value; NULL without an exception if it is left to the engine."""
+    if not changes_nothing(option):
+        return NULL
+    output.bounded = NULL if bounded is None else <PyObject*>bounded
     at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH, NULL)
+    output.bounded = NULL
     return checked(NULL) if at == NULL and raised() != NULL else at
 
 
@@ -334,27 +334,29 @@ cdef object dumps_with_option(value, option):
 
 cdef dumps_checked(value, default, option):
     check_levels(<PyObject*>value, 0, option)
-    return dumps_bounded(value, default, option)
+    return dumps_bounded(value, new_bounded(value, default, option, False), option, 0)
 
 
-cdef dumps_bounded(value, default, option):
-    """JSON by orjson of a value that is not too deep."""
-    cdef BoundedDefault bounded = None
+cdef dumps_bounded(value, BoundedDefault bounded, option, Py_ssize_t first):
+    """JSON by the engine of a value that is not too deep. first: the first call of `bounded` that is repeated."""
     try:
-        if default is not None:
-            bounded = new_bounded(value, default, option)
+        if bounded is not None:
+            bounded.at = first
             return dumps_unchecked(value, bounded, option)
         return dumps_unchecked(value) if option is ZERO else dumps_with_option(value, option)
     except TypeError as error:
         if not is_too_wide(error):
             raise refusal(error) from cause_of(error)
+    if bounded is not None:
+        bounded.at = first
     try:
-        return dumps_wide(value, None if bounded is None else bounded.repeated(), option)
+        return dumps_wide(value, bounded, option)
     except TypeError as error:
         raise refusal(error) from cause_of(error)
 
 
 @cython.final
+@cython.freelist(4)
 @cython.auto_pickle(False)
 cdef class BoundedDefault:
     """`_Bounded` of `_json.py`"""
@@ -363,40 +365,161 @@ cdef class BoundedDefault:
     cdef object value  # that is written
     cdef object option
     cdef dict left  # as in `check_depth`
-    cdef list calls
-    cdef Py_ssize_t at  # the next call to repeat; -1 at first
+    cdef list calls  # arguments and results in turn
+    cdef object failure  # what `default` has raised
+    cdef Py_ssize_t at  # the next call to repeat
+    cdef bint is_checked  # the value is not too deep
+    cdef bint leaves_all  # to the engine: the value is too deep, or has an object with parts or a Raw as a member
+    cdef bint is_message  # the value is a message or a batch, else a payload
+    cdef bint writes_decimals  # Decimals never get to the caller's `default`
 
     def __call__(self, value):
-        cdef tuple call
-        if 0 <= self.at < PyList_GET_SIZE(self.calls):
-            call = <tuple>self.calls[self.at]
-            if call[0] is value:
-                self.at += 1
-                return call[1]
-        written = self.default(value)
+        written = self.result(value)
         if not is_scalar(<PyObject*>written, class_of(<PyObject*>written)) and type(written) is not Fragment:
             if self.left is None:
                 self.left = {}
                 check_depth(self.value, self.option, 0, self.left)
             _, depth = self.left.get(id(value), (None, 0))
             check_depth(written, self.option, depth, self.left)
-        if self.at < 0:
-            self.calls.append((value, written))
         return written
 
-    cdef object repeated(self):
-        self.at = 0
-        return self
+    cdef object result(self, value):
+        """What `default` returns, or has returned if the call is repeated."""
+        if self.failure is not None:
+            raise self.failure
+        if self.default is None:
+            raise NoDefault  # the engine then reports the value as if there were no `default`
+        if self.calls is not None and self.at < PyList_GET_SIZE(self.calls) and self.calls[self.at] is value:
+            self.at += 2
+            return self.calls[self.at - 1]
+        written = self.default(value)
+        self.note(value, written)
+        return written
+
+    cdef int note(self, value, written) except -1:
+        """Remember a call, unless an earlier one is to be repeated first."""
+        if self.calls is None:
+            self.calls = [value, written]
+        elif self.at == PyList_GET_SIZE(self.calls):
+            self.calls.append(value)
+            self.calls.append(written)
+        else:
+            return 0
+        self.at += 2
+        return 0
+
+    cdef int check(self) except -1:
+        """Find out whether all is left to the engine. No call of the caller's `default` comes before."""
+        cdef int found = check_levels_or_fail(<PyObject*>self.value, 0, self.option)
+        self.is_checked = True
+        self.leaves_all = found & HAS_PARTS != 0
+        if found < 0:
+            if not is_raised(<PyObject*>EncodeError):
+                return check_raised()
+            clear_raised()  # the caller of `write_value` finds it again
+            self.leaves_all = True
+        if self.is_message and found > 0 and found & (HAS_PARTS | IS_RAW) == IS_RAW:
+            self.leaves_all = has_odd_messages(self.value)
+        return 0
 
 
-cdef BoundedDefault new_bounded(value, default, option):
-    cdef BoundedDefault bounded = BoundedDefault.__new__(BoundedDefault)
+cdef BoundedDefault new_bounded(value, default, option, bint is_message):
+    """None if neither a `default` nor an option is needed to write objects of other types."""
+    cdef BoundedDefault bounded
+    # Without orjson the option may change the form of what `write_value` leaves to the engine.
+    if default is None and (HAS_ORJSON or option is ZERO):
+        return None
+    bounded = BoundedDefault.__new__(BoundedDefault)
     bounded.value = value
     bounded.default = default
     bounded.option = option
-    bounded.calls = []
-    bounded.at = -1
+    bounded.is_message = is_message
+    bounded.writes_decimals = type(default) is decimal_default
     return bounded
+
+
+cdef enum:
+    DEFAULT_CLASSES = 16
+
+cdef PyObject* default_classes[DEFAULT_CLASSES]  # some whose objects the engine leaves to `default`, owned
+
+
+cdef object raised_exception():
+    """The exception that a function of C has set, and not any more."""
+    try:
+        check_raised()
+    except BaseException as error:
+        return error
+
+
+cdef char* write_by_default "jsonrpc_fast_write_by_default"(
+    Output* output, char* at, PyObject* value, Py_ssize_t levels
+) except? NULL:
+    """Write an object that may not have parts; NULL without an exception if all is left to the engine, which then repeats
+    the calls of `default`.
+
+    The engine alone knows which objects it leaves to `default`. So it gets the first one of each class, and without an
+    option the core calls `default` for the others.
+    """
+    cdef BoundedDefault bounded = <BoundedDefault><object>output.bounded
+    cdef Py_ssize_t start = at - output.start
+    cdef Py_ssize_t first
+    cdef PyObject* kind = class_of(value)
+    cdef PyObject* old
+    cdef PyObject* result
+    cdef PyObject** place = &default_classes[<size_t>kind // 64 % DEFAULT_CLASSES]
+    if bounded.writes_decimals and kind == <PyObject*>decimal_class:
+        token = str(<object>value)
+        if is_plain_number(token):
+            return checked(append(output, at, <const char*>string_data(<PyObject*>token), string_size(<PyObject*>token)))
+    if not bounded.is_checked:
+        bounded.check()
+    if bounded.leaves_all:
+        return NULL
+    first = 0 if bounded.calls is None else PyList_GET_SIZE(bounded.calls)
+    if place[0] == kind and bounded.option is ZERO:
+        result = call_with(<PyObject*>bounded.default, value)
+        if result == NULL:
+            bounded.failure = raised_exception()  # for the engine, whose error names the class
+        else:
+            written = owned(result)
+            bounded.note(<object>value, written)
+            if is_container(class_of(<PyObject*>written)) or is_scalar(<PyObject*>written, class_of(<PyObject*>written)):
+                # Its depth has a bound here, and is checked where the call is repeated.
+                at = write_value(output, at, <PyObject*>written, levels, NULL)
+                return checked(NULL) if at == NULL and raised() != NULL else at
+    text = dumps_bounded(<object>value, bounded, bounded.option, first)
+    if not FREE_THREADED and bounded.option is ZERO and bounded.calls is not None:
+        if PyList_GET_SIZE(bounded.calls) > first and bounded.calls[first] is <object>value and place[0] != kind:
+            old = place[0]
+            hold(kind)
+            place[0] = kind
+            drop_if_any(old)  # code may run
+    return write_unusual(output, output.start + start, text)
+
+
+cdef bint is_plain_number(str token) noexcept:
+    """Whether `is_plain_number` of `_decimals.py` accepts a short token."""
+    cdef const uint8_t* at = <const uint8_t*>PyUnicode_DATA(token)
+    cdef Py_ssize_t left = PyUnicode_GET_LENGTH(token)
+    if left > 64 or not PyUnicode_IS_ASCII(token):
+        return False
+    while left and (is_digit(at[0]) or at[0] == c"." or at[0] == c"-"):
+        at += 1
+        left -= 1
+    return left == 0
+
+
+cdef extern from *:
+    """
+    static int jsonrpc_fast_check_levels(PyObject *, Py_ssize_t, PyObject *);
+    static char *jsonrpc_fast_write_by_default(struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t);
+    """
+    # The same functions; the callers raise their exceptions, or clear them.
+    int check_levels_or_fail "jsonrpc_fast_check_levels"(PyObject* value, Py_ssize_t depth, object option) noexcept
+    char* write_by_default_or_null "jsonrpc_fast_write_by_default"(
+        Output* output, char* at, PyObject* value, Py_ssize_t levels
+    ) noexcept
 
 
 def dumps_json(value, default=None, option=ZERO):

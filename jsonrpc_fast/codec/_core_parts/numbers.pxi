@@ -181,16 +181,20 @@ cdef PyObject* exact_integer "jsonrpc_fast_exact_integer"(const uint8_t* start, 
     return number
 
 
+cdef object decimal_default = None  # the same of `_decimals.py`
 cdef object decimal_class = None  # loaded with the first profile that has decimals
 
 
 cdef int load_decimals(int numbers) except -1:
     """Load what `decimal_at` needs, if numbers are read as decimals."""
-    global decimal_class
+    global decimal_class, decimal_default
     if numbers & DECIMALS and decimal_class is None:
         from decimal import Decimal
 
+        from ._decimals import DecimalDefault
+
         decimal_class = Decimal
+        decimal_default = DecimalDefault
     return 0
 
 

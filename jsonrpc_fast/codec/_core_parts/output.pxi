@@ -46,6 +46,7 @@ cdef struct Output "jsonrpc_fast_output":
     char* start
     char* full  # MARGIN before the end of the memory
     PyObject* owner  # the bytes object with the memory, owned; NULL: the memory is `small`
+    PyObject* bounded  # the `BoundedDefault` for objects of other types, borrowed; NULL: they are left to the engine
     Py_ssize_t payload  # where the payload begins
     Py_ssize_t breaks  # without the GIL, as in `Guard`
     bint is_guarded  # likewise: whether others are kept from the innermost open container
@@ -57,6 +58,7 @@ cdef inline char* open_output(Output* output) noexcept:
     output.start = output.small
     output.full = output.small + OUTPUT_BYTES - MARGIN
     output.owner = NULL
+    output.bounded = NULL
     if FREE_THREADED:
         output.breaks = 0
         output.is_guarded = False

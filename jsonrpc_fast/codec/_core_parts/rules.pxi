@@ -276,6 +276,37 @@ cdef inline object member_of(dict obj, name):
     return ABSENT if value == NULL else owned(value)
 
 
+cdef inline object given(PyObject* value):
+    return ABSENT if value == NULL else <object>value
+
+
+cdef Py_ssize_t find_members(PyObject* members, PyObject** found) noexcept:
+    """Find the members of a message in one pass over a dict, which is cheaper than a look-up of each; return how many
+    there are, or -1 if the names have to be looked up.
+
+    found: gets the values, borrowed, by `Member`; NULL for an absent one.
+    """
+    cdef PyObject* name
+    cdef PyObject* value
+    cdef Py_ssize_t place = 0
+    cdef Py_ssize_t known = 0
+    cdef Member member
+    # Without the GIL, another thread may change the dict. In a large one nearly all members are others.
+    if FREE_THREADED or dict_size(members) > 8:
+        return -1
+    for i in range(<int>MEMBER_UNKNOWN):
+        found[i] = NULL
+    while member_after(members, &place, &name, &value):
+        if class_of(name) != STR_TYPE:
+            return -1  # its `__eq__` may say that it is one of the names
+        if PyUnicode_IS_ASCII(<object>name):
+            member = name_of(<const uint8_t*>string_data(name), string_size(name), False)
+            if member != MEMBER_UNKNOWN:
+                found[<int>member] = value
+                known += 1
+    return known
+
+
 cdef object check_dict(obj, Rules rules, index, bint wanted):
     """The message in a dict, or its fault. wanted: False for None in place of the message.
 
@@ -286,20 +317,29 @@ cdef object check_dict(obj, Rules rules, index, bint wanted):
     cdef Py_ssize_t known
     cdef Verdict* verdict
     cdef dict members
+    cdef PyObject* found[6]
     if not isinstance(obj, dict):
         return fault_of(verdict_on(rules, IS_NO_OBJECT), None, index)
     members = <dict>obj
-    # All members of the dict are known: the look-ups of the others can be skipped.
-    id = params = ABSENT
-    jsonrpc = member_of(members, "jsonrpc")
-    method = member_of(members, "method")
-    known = (jsonrpc is not ABSENT) + (method is not ABSENT)
-    if known < PyDict_Size(members):
+    known = find_members(<PyObject*>members, found)
+    if known >= 0:
+        jsonrpc = given(found[<int>MEMBER_JSONRPC])
+        id = given(found[<int>MEMBER_ID])
+        method = given(found[<int>MEMBER_METHOD])
+        params = given(found[<int>MEMBER_PARAMS])
+        result = given(found[<int>MEMBER_RESULT])
+        error = given(found[<int>MEMBER_ERROR])
+    else:
+        jsonrpc = member_of(members, "jsonrpc")
         id = member_of(members, "id")
-        known += id is not ABSENT
-        if known < PyDict_Size(members):
-            params = member_of(members, "params")
-            known += params is not ABSENT
+        method = member_of(members, "method")
+        params = member_of(members, "params")
+        result = member_of(members, "result")
+        error = member_of(members, "error")
+        known = (jsonrpc is not ABSENT) + (id is not ABSENT) + (method is not ABSENT)
+        known += (params is not ABSENT) + (result is not ABSENT) + (error is not ABSENT)
+    if known < PyDict_Size(members):
+        kinds = HAS_EXTRA
     if jsonrpc is not ABSENT:
         kinds |= VERSION_KIND if is_version(jsonrpc) else OTHER_VERSION
     kinds |= kind_of_id(id, rules.id_bytes) | kind_of_method(method, rules.method_bytes)
@@ -308,8 +348,8 @@ cdef object check_dict(obj, Rules rules, index, bint wanted):
             kinds |= OBJECT_PARAMS if is_object_or_array(params, False) else ARRAY_PARAMS
         else:
             kinds |= NULL_PARAMS if is_null(params) else OTHER_PARAMS
-    if known < PyDict_Size(members):
-        return check_outcome(members, rules, index, kinds, known, id, method, params, wanted)
+    if kinds & HAS_EXTRA or result is not ABSENT or error is not ABSENT:
+        return check_outcome(members, rules, index, kinds, id, method, params, result, error, wanted)
     verdict = verdict_on(rules, kinds)
     if verdict.rule != NULL:
         return fault_of(verdict, id, index)
@@ -317,15 +357,11 @@ cdef object check_dict(obj, Rules rules, index, bint wanted):
 
 
 cdef object check_outcome(
-    dict members, Rules rules, index, uint32_t kinds, Py_ssize_t known, id, method, params, bint wanted
+    dict members, Rules rules, index, uint32_t kinds, id, method, params, result, error, bint wanted
 ):
-    """The message in a dict that has more members than those of a call, or its fault. known: the number of the latter."""
+    """The message in a dict that has more members than those of a call, or its fault."""
     cdef Verdict* verdict
     code = message = data = ABSENT
-    result = member_of(members, "result")
-    error = member_of(members, "error")
-    if known + (result is not ABSENT) + (error is not ABSENT) < PyDict_Size(members):
-        kinds |= HAS_EXTRA
     if result is not ABSENT:
         kinds |= OBJECT_RESULT if is_object_or_array(result, False) else NULL_RESULT if is_null(result) else OTHER_RESULT
     if isinstance(error, dict):

@@ -7,7 +7,7 @@ Bounds: a container and each member or item of one begin at `Output.full` or bef
 (STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES) are written, together less than MARGIN.
 
 Ownership: items and members are borrowed from their container. Python code, which may change every container, runs at
-`write_foreign`, `write_wide` and `check_depth` only: in CPython's module for very long integers, in orjson, in the methods of an object and of its class, and where the garbage
+`write_foreign`, `write_wide` and `check_depth` only: in CPython's module for very long integers, in orjson, in `default`, in the methods of an object and of its class, and where the garbage
 collector or the last reference finalizes something. So an object of another type is held before anything is asked of it;
 each open container is held, its size is read again for each item, and no item is used after one of those calls.
 """
@@ -81,22 +81,32 @@ cdef inline bint member_after(PyObject* items, Py_ssize_t* place, PyObject** nam
     return False
 
 
-cdef char* write_foreign(Output* output, char* at, PyObject* value, Guard* around) noexcept:
-    """Write an object of another type without orjson; NULL if its JSON may be a container, whose depth has to be checked.
+cdef char* write_foreign(
+    Output* output, char* at, PyObject* value, Py_ssize_t levels, Guard* around
+) noexcept:
+    """Write an object of another type; NULL if it may have parts, or without a `default` if its JSON may be a container,
+    whose depth has to be checked.
 
-    With orjson, this is always NULL: orjson writes a whole payload faster than one object after another.
+    Without a `default`, orjson writes a whole payload faster than one object after another.
     """
     cdef PyObject* text = NULL
-    if HAS_ORJSON:
+    cdef bint has_default = output.bounded != NULL
+    if HAS_ORJSON and not has_default:
         return NULL
     hold(value)
     if FREE_THREADED:
         output.breaks += 1
-    if may_have_parts(value) == 0:
+    if may_have_parts(value) != 0:
+        at = NULL
+    elif has_default:
+        at = write_by_default_or_null(output, at, value, levels)
+    else:
         text = call_with(<PyObject*>dumps_unchecked, value)
     drop(value)
     if FREE_THREADED and around != NULL:
         renew_guard(output, around)
+    if has_default:
+        return at
     if text == NULL:
         if is_raised(TYPE_ERROR):
             clear_raised()
@@ -241,7 +251,7 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
         return at + 4
     if kind == FLOAT_TYPE:
         return write_float(at, double_of(value))
-    return write_foreign(output, at, value, around)
+    return write_foreign(output, at, value, levels, around)
 
 
 cdef int may_have_parts(PyObject* value) noexcept:
@@ -267,10 +277,17 @@ cdef inline bint is_scalar(PyObject* value, PyObject* kind) noexcept:
     )
 
 
-cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
+cdef enum Foreign:
+    # What a value has of types that `write_value` does not write.
+    IS_FOREIGN = 1
+    HAS_PARTS = 2  # an object that may have parts
+    IS_RAW = 4
+
+
+cdef int check_levels "jsonrpc_fast_check_levels"(PyObject* value, Py_ssize_t depth, option) except -1:
     """As `check_depth` of `_json.py`, which looks at other types. depth: how many containers are around the value.
 
-    Return 1 if the value is or has one of another type than `write_value` writes, else 0.
+    Return 0 if the value and its parts are of the types that `write_value` writes; else flags of `Foreign`.
 
     It recurses into at most MAX_WRITTEN_DEPTH levels. Each open container is held, and its size is read again for each
     item, as where they are written.
@@ -287,7 +304,8 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
             check_raised()
         if has_parts:
             check_depth(held_value, option, depth)
-        return 1
+            return IS_FOREIGN | HAS_PARTS
+        return IS_FOREIGN | IS_RAW if kind == <PyObject*>Raw else IS_FOREIGN
     if depth == MAX_WRITTEN_DEPTH:
         raise EncodeError(TOO_DEEP_TO_WRITE)
     begin_section(value)
@@ -297,14 +315,14 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
 
 
 cdef int check_parts "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, option) except -1:
-    """Check the parts of a container, which are inside `depth` containers. Return 1 or 0 as `check_levels`."""
+    """Check the parts of a container, which are inside `depth` containers. Return the same as `check_levels`."""
     cdef int found = 0
     cdef PyObject* kind = class_of(value)
     cdef PyObject* name
     cdef PyObject* item
     cdef Py_ssize_t place = 0
     if kind == DICT_TYPE:
-        while next_member(value, &place, &name, &item):
+        while next_member(value, &place, &name, &item) if FREE_THREADED else member_after(value, &place, &name, &item):
             if not is_scalar(item, class_of(item)):
                 found |= check_levels(item, depth, option)
     else:
