@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import JSONRPC, Notification, ParseError, Request, Response
+from jsonrpc_fast import (
+    JSONRPC,
+    Notification,
+    ParseError,
+    Request,
+    Response,
+    decode,
+    encode_notification,
+    encode_result,
+)
 from jsonrpc_fast.errors import (
     CallCancelled,
     CallTimeout,
@@ -33,6 +42,7 @@ from jsonrpc_fast.session import (
 )
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
+from ..support.payloads_of_all_types import PARAMS
 from ..support.session_pairs import Faults, Wire, fail, session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import eventually, results_of, settle
@@ -117,6 +127,42 @@ async def test_params_that_cannot_be_written_are_named() -> None:
         for sending in (client.call("shop.buy"), client.call_batch([("shop.buy", [1])])):
             with pytest.raises(EncodeError, match=r": the id$"):
                 await sending
+
+
+async def test_sessions_write_a_value_as_the_codec_does() -> None:
+    async def read(wire: Wire, sending: Any) -> Any:
+        """The next message of the session, or None if it refuses what it is to send."""
+        task = asyncio.ensure_future(sending)
+        waiting = asyncio.ensure_future(wire.next())
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done() and isinstance(task.exception(), (EncodeError, TypeError)):
+            waiting.cancel()
+            return None
+        message = await waiting
+        task.cancel()
+        return message
+
+    value: Any = None
+    async with session_and_wire({"get": lambda: value}) as (session, wire):
+        for value in PARAMS:
+            try:
+                expected = decode(encode_notification("m", value)).params
+            except TypeError:
+                expected = "refused"
+            for sending in (session.notify("m", value), session.call("m", value)):
+                found = await read(wire, sending)
+                assert repr(found.params if found else "refused") == repr(expected), value
+                while wire.received:
+                    wire.received.pop()  # a cancellation
+            found = await read(wire, session.call_batch([("m", value), Notification("m", [1])]))
+            assert repr(found[0].params if found else "refused") == repr(expected), value
+            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"get"}\n')
+            try:
+                expected = decode(encode_result(1, value)).result
+            except TypeError:
+                expected = None
+            found = await wire.next()
+            assert repr(found.result) == repr(expected), value
 
 
 async def test_a_malformed_answer_is_raised() -> None:
