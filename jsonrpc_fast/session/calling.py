@@ -544,7 +544,12 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
 def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> None:
     if ticket.future.cancelled():  # before anything was sent
         return
-    task = asyncio.Task(begin(ticket.future), loop=loop)
+    try:
+        task = asyncio.Task(begin(ticket.future), loop=loop)
+    except Exception as error:  # wrong arguments, or no coroutine: the other thread waits for the future
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            ticket.future.set_exception(error)
+        return
     task.add_done_callback(ticket.ended)
     # Only the loop holds the task. If the future held it, too, a task dropped by a closed loop would never be freed.
     found = weakref.ref(task)

@@ -193,6 +193,20 @@ def test_a_reconnecting_session() -> None:
             blocking(session, {"add": max})
 
 
+def test_a_call_that_cannot_begin_is_raised_and_does_not_hang() -> None:
+    with server() as (_, port), blocking(client_of(port), timeout=20) as client:
+        with pytest.raises(TypeError, match="method"):
+            client.call()  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="a coroutine was expected"):
+            client.wait_for(lambda: None)  # type: ignore[arg-type,return-value]
+        with pytest.raises(StateError, match="never ends"):
+            client.wait_for(lambda: asyncio.sleep(client.call("add", [1, 2])))
+        session: Any = client.session
+        with pytest.raises(TypeError, match="method"):
+            client.wait_for(lambda: asyncio.to_thread(session.call_threadsafe().result))
+        assert client.call("add", [1, 2]) == 3
+
+
 def test_an_asynchronous_client_in_a_script_names_the_blocking_one() -> None:
     session = Session(client_of(1))
     cure = r"^use Session in `async with`; without an event loop, use session\.blocking, "
