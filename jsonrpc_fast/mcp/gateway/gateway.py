@@ -39,7 +39,7 @@ from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.serving import Served
 from ..server.session import FrontSession, HttpExchange
 from ..server.session import Request as ServedRequest
-from ..server.subscriptions import URIS
+from ..server.subscriptions import URIS, Announcer
 from ..server.task_store import TaskStore
 from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
@@ -91,7 +91,6 @@ class Gateway(Served):
     """
 
     keeps_raw: ClassVar[bool] = True
-    change_seconds: ClassVar[float] = 0.05
 
     def __init__(
         self,
@@ -159,6 +158,7 @@ class Gateway(Served):
         self._modern = self.handshake()
         self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients)
         self.tasks: TaskStore = TaskStore()
+        self.announcer: Announcer = Announcer(0.05)
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes of a tool of a server in this process. Others have none that are known here."""
@@ -322,7 +322,7 @@ class GatewayConnection(FrontSession):
         # is bounded.
         if transport.responds_after_end:
             options = {"end_seconds": 30.0, **options}
-        super().__init__(gateway.handshake(), transport, options, gateway.change_seconds)
+        super().__init__(gateway.handshake(), transport, options, gateway.announcer)
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._initialized = asyncio.Event()
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers

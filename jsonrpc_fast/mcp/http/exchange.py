@@ -207,7 +207,9 @@ class Exchange(MessageStream):
     def is_blocked(self) -> bool:
         return False  # a full stream drops what is not a response
 
-    def push(self, notifications: Any, destination: Destination | None = None) -> None:
+    def push(
+        self, notifications: Any, destination: Destination | None = None, texts: dict[Any, bytes] | None = None
+    ) -> None:
         for notification in notifications:
             if self.transport is not None or not self.is_ended:
                 self.send(encode(notification, default=self.default))
@@ -225,7 +227,7 @@ class Exchange(MessageStream):
     def subscriptions(self) -> ClientSubscriptions:
         """The subscriptions of the request, if it has no session."""
         if self._subscriptions is None:
-            self._subscriptions = ClientSubscriptions(self.server.capabilities(), self, self.server.change_seconds)
+            self._subscriptions = ClientSubscriptions(self.server.capabilities(), self, self.server.announcer)
             self.server.connections.add(self)
         return self._subscriptions
 

@@ -21,6 +21,7 @@ from .handshake import ServerHandshake
 from .methods import Methods, call_method, raise_error, validator_of
 from .session import FrontSession
 from .session import Request as ServedRequest
+from .subscriptions import Announcer
 
 
 class ServerConnection(FrontSession):
@@ -33,6 +34,7 @@ class ServerConnection(FrontSession):
         profile: The rules for the client's messages.
         transport: A transport that is not started.
         options: Options of `Session`.
+        announcer: Notifies the clients of the server.
     """
 
     def __init__(
@@ -43,8 +45,9 @@ class ServerConnection(FrontSession):
         profile: Profile,
         transport: Transport,
         options: SessionOptions,
+        announcer: Announcer,
     ) -> None:
-        super().__init__(handshake, transport, options)
+        super().__init__(handshake, transport, options, announcer)
         self._methods = methods
         self._notifications = notifications
         self._profile = profile

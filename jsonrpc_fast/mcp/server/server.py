@@ -48,6 +48,7 @@ from .registry import Registry, ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
 from .session import Request
+from .subscriptions import Announcer
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
 
@@ -251,6 +252,7 @@ class Server(Decorators, Served):
         )
         self._own_provider = ServerProvider(self, self._methods, self.lifespan)
         self.connections: set[Any] = set()
+        self.announcer: Announcer = Announcer()
         self._stateless: tuple[Any, ServerHandshake] | None = None
 
     def capabilities(self) -> ServerCapabilities:
@@ -266,7 +268,9 @@ class Server(Decorators, Served):
 
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
         """Return the connection of one client, which is not started. The arguments are those of `run`."""
-        return ServerConnection(self._handshake(), self._methods, self.notifications, self.profile, transport, options)
+        return ServerConnection(
+            self._handshake(), self._methods, self.notifications, self.profile, transport, options, self.announcer
+        )
 
     def serve(self, params: Any, request: Request) -> Any:
         handshake = self._stateless_handshake()

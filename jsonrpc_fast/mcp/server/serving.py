@@ -25,6 +25,7 @@ from ..protocol.capabilities import ServerCapabilities
 from ..protocol.versions import DEFAULT_VERSIONS
 from .lifespan import Lifespan
 from .session import FrontSession, Request
+from .subscriptions import Announcer
 from .task_store import TaskStore
 
 
@@ -102,7 +103,7 @@ class Served:
             this up to date.
         may_need_scopes: Whether `tool_scopes` may return any.
         keeps_raw: Whether payloads are taken as `Raw`.
-        change_seconds: How long changes are collected, so that a client is notified of each only once.
+        announcer: Notifies the clients of changes.
     """
 
     profile: Profile
@@ -112,7 +113,7 @@ class Served:
     connections: set[Any]
     may_need_scopes: bool = True
     keeps_raw: ClassVar[bool] = False
-    change_seconds: ClassVar[float] = 0.0
+    announcer: Announcer
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""

@@ -21,7 +21,7 @@ from ..protocol.sessions import McpSession
 from ..protocol.versions import Revision
 from .handshake import ServerHandshake
 from .inputs import cannot_send
-from .subscriptions import Client, ClientSubscriptions
+from .subscriptions import Announcer, Client, ClientSubscriptions
 
 
 class HttpRequest(Protocol):
@@ -108,7 +108,7 @@ class FrontSession(McpSession):
         handshake: The server's side of the handshake.
         transport: A transport that is not started.
         options: Options of `Session`.
-        change_seconds: As in `ClientSubscriptions`.
+        announcer: As in `ClientSubscriptions`.
 
     Attributes:
         log_level: The minimum level of log messages for a legacy client; "info" if it has set none.
@@ -120,11 +120,11 @@ class FrontSession(McpSession):
         handshake: ServerHandshake,
         transport: Transport,
         options: SessionOptions,
-        change_seconds: float = 0.0,
+        announcer: Announcer,
     ) -> None:
         super().__init__(transport, options)
         self._handshake = handshake
-        self.subscriptions: ClientSubscriptions = ClientSubscriptions(handshake.capabilities, self, change_seconds)
+        self.subscriptions: ClientSubscriptions = ClientSubscriptions(handshake.capabilities, self, announcer)
         self.log_level: str = "info"
 
     async def run(self) -> None:
@@ -205,11 +205,19 @@ class FrontSession(McpSession):
         """Return the notifications of a change."""
         return self.subscriptions.changed(method, subject, self._handshake.is_initialized)
 
-    def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
+    def push(
+        self,
+        notifications: Iterable[Notification],
+        destination: Destination | None = None,
+        texts: dict[Any, bytes] | None = None,
+    ) -> None:
         """Send notifications without waiting for the client to read. If the client has disconnected, do nothing."""
         for notification in notifications:
+            method, params = notification.method, notification.params
+            shared = None if texts is None or (params is not None and "_meta" in params) else texts
             try:
-                self.notify_soon(notification.method, notification.params, destination=destination)
+                if shared is None or not self.notify_as(method, params, shared):
+                    self.notify_soon(method, params, destination=destination)
             except (ConnectionLost, StateError):
                 return
 

@@ -24,7 +24,7 @@ from ...codec import Notification
 from ...codes import ErrorCode
 from ...errors import RpcError
 from ...session import Destination
-from ...types import MessageId
+from ...types import TURN_SECONDS, MessageId
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
 
@@ -74,11 +74,58 @@ class Client(Protocol):
     def is_blocked(self) -> bool:
         """Whether the client does not read at the moment."""
 
-    def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
-        """Send notifications without waiting for the client to read. If the client has disconnected, do nothing."""
+    def push(
+        self,
+        notifications: Iterable[Notification],
+        destination: Destination | None = None,
+        texts: dict[Any, bytes] | None = None,
+    ) -> None:
+        """Send notifications without waiting for the client to read. If the client has disconnected, do nothing.
+
+        Args:
+            notifications: The notifications.
+            destination: As in `SubscriptionStream`.
+            texts: As in `Session.notify_as`, for those that have no `_meta`: they are the same for all clients.
+        """
 
     def notifications_of(self, method: str, subject: str) -> Iterable[Notification]:
         """Return the notifications of a change."""
+
+
+class Announcer:
+    """Notifies the clients of one server of changes: once for all that happen in some seconds.
+
+    It does so for TURN_SECONDS of each turn of the loop, and writes what is the same for all clients once.
+
+    Args:
+        seconds: How long changes are collected.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._due: dict[ClientSubscriptions, None] = {}
+        self._texts: dict[Any, dict[Any, bytes]] = {}  # by method and subject
+
+    def add(self, client: ClientSubscriptions) -> None:
+        """Notify a client soon."""
+        if not self._due:
+            asyncio.get_running_loop().call_later(self._seconds, self._announce)
+        self._due[client] = None
+
+    def _announce(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + TURN_SECONDS
+        while self._due:
+            client = next(iter(self._due))
+            del self._due[client]  # first: sending may run code that changes lists again
+            try:
+                client.notify(self._texts)
+            except Exception as error:  # the others are notified all the same
+                loop.call_exception_handler({"message": "a client cannot be notified of a change", "exception": error})
+            if self._due and loop.time() >= end:
+                loop.call_soon(self._announce)
+                return
+        self._texts = {}
 
 
 class ClientSubscriptions:
@@ -87,7 +134,7 @@ class ClientSubscriptions:
     Args:
         capabilities: The capabilities that the server declared.
         client: The way to the client.
-        seconds: How long changes are collected, so that the client is notified of each only once.
+        announcer: Notifies the clients of the server.
 
     Attributes:
         streams: The open streams. Notifications go out in the order in which they were opened.
@@ -95,11 +142,11 @@ class ClientSubscriptions:
             subject.
     """
 
-    def __init__(self, capabilities: ServerCapabilities, client: Client, seconds: float = 0.0) -> None:
+    def __init__(self, capabilities: ServerCapabilities, client: Client, announcer: Announcer) -> None:
         self.changes: dict[tuple[str, str], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._client: Client | None = client  # until the end: it refers to these subscriptions
-        self._seconds = seconds
+        self._announcer = announcer
         self._capabilities = capabilities
         self._changes = changes_filter(capabilities)
         self.streams: list[SubscriptionStream] = []
@@ -184,21 +231,22 @@ class ClientSubscriptions:
         if self._client is None:
             return
         if not self.changes:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._notify)
+            self._announcer.add(self)
         self.changes[method, subject] = None
 
-    def _notify(self) -> None:
+    def notify(self, texts: dict[Any, dict[Any, bytes]]) -> None:
+        """Notify the client of the changes. `texts` are those of other clients, by method and subject."""
         client = self._client
         if client is None:
             return
         if client.is_blocked:
             # Kept, not dropped: a client that misses a change would show an old list forever.
-            self._timer = asyncio.get_running_loop().call_later(0.5, self._notify)
+            self._timer = asyncio.get_running_loop().call_later(0.5, self._announcer.add, self)
             return
         # Emptied first, because sending may run code that changes lists again.
         changes, self.changes = self.changes, {}
         for change in changes:
-            client.push(client.notifications_of(*change))
+            client.push(client.notifications_of(*change), texts=texts.setdefault(change, {}))
 
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""

@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
-from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, ClientSubscriptions
+from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, Announcer, ClientSubscriptions
 
 ALL = ServerCapabilities(
     prompts=ListChanged(list_changed=True),
@@ -28,7 +28,7 @@ class Reader:
         self.is_blocked = False
         self.told: list[Notification] = []
 
-    def push(self, notifications: Iterable[Notification], destination: Any = None) -> None:
+    def push(self, notifications: Iterable[Notification], destination: Any = None, texts: Any = None) -> None:
         self.told += notifications
 
     def notifications_of(self, method: str, subject: str) -> list[Notification]:
@@ -36,7 +36,7 @@ class Reader:
 
 
 def subscriptions_of(capabilities: ServerCapabilities, client: Reader | None = None) -> ClientSubscriptions:
-    return ClientSubscriptions(capabilities, client or Reader(), 0.5)
+    return ClientSubscriptions(capabilities, client or Reader(), Announcer(0.5))
 
 
 @pytest.mark.virtual_time
@@ -111,3 +111,40 @@ def test_the_limits() -> None:
         subscriptions.open(number, {})
     with pytest.raises(RpcError, match="too many subscriptions"):
         subscriptions.open(MAX_STREAMS, {})
+
+
+@pytest.mark.virtual_time
+async def test_changes_of_many_clients_take_several_turns_and_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonrpc_fast.mcp.server.subscriptions.TURN_SECONDS", 0.0)
+    announcer = Announcer()
+    told: list[Any] = []
+
+    class Listener(Reader):
+        def push(self, notifications: Iterable[Notification], destination: Any = None, texts: Any = None) -> None:
+            told.append(texts)
+            texts["form"] = b"x"
+
+    for _ in range(5):
+        ClientSubscriptions(ALL, Listener(), announcer).list_changed("tools")
+    counts = []
+    while len(told) < 5:
+        counts.append(len(told))
+        await asyncio.sleep(0)
+    assert sorted(set(counts)) == [0, 1, 2, 3, 4]
+    assert all(texts is told[0] for texts in told)
+
+
+@pytest.mark.virtual_time
+async def test_a_client_that_cannot_be_notified_keeps_no_other_from_its_changes() -> None:
+    class Broken(Reader):
+        def push(self, notifications: Iterable[Notification], destination: Any = None, texts: Any = None) -> None:
+            raise ZeroDivisionError
+
+    reports: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["exception"]))
+    announcer, client = Announcer(), Reader()
+    ClientSubscriptions(ALL, Broken(), announcer).list_changed("tools")
+    ClientSubscriptions(ALL, client, announcer).list_changed("tools")
+    await asyncio.sleep(1)
+    assert [type(error) for error in reports] == [ZeroDivisionError]
+    assert len(client.told) == 1
