@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..handlers import Handler, Handlers
 from ..handlers.caller import BatchCaller, BlockingCaller, Caller, CallOptions, blocking_form
-from ..hooks import (
-    CallPreparedHook,
-    CallSettledHook,
-    CallStartedHook,
-    FaultHook,
-    HandlerFaultHook,
-    Hooks,
-    Outcome,
-    RequestReceivedHook,
-    RequestServedHook,
-    RequestStartedHook,
-)
+from ..hooks import Hooks, Outcome
 from ..support import loader
 from ..types import TIMEOUT_SECONDS
 from .calls import Call
@@ -68,20 +57,15 @@ __all__ = [
     "BlockingSession",
     "Call",
     "CallOptions",
-    "CallPreparedHook",
-    "CallSettledHook",
-    "CallStartedHook",
     "Caller",
     "Cancellation",
     "Convention",
     "Destination",
     "Driver",
     "Engine",
-    "FaultHook",
     "Gap",
     "Goodbye",
     "Handler",
-    "HandlerFaultHook",
     "Handlers",
     "Hooks",
     "InboundRequest",
@@ -91,9 +75,6 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
-    "RequestReceivedHook",
-    "RequestServedHook",
-    "RequestStartedHook",
     "Rules",
     "Run",
     "Session",
