@@ -412,7 +412,7 @@ def _interrupt(number: int, _: object) -> None:
 
 def _end(number: int, _: object) -> None:
     """End the process by the signal, after the programs that it has started."""
-    stdio = sys.modules.get(f"{__package__.partition('.')[0]}.transports.stdio.child")  # loaded if there are any
+    stdio = sys.modules.get(f"{__package__.partition('.')[0]}.transports.stdio")  # loaded if there are any
     if stdio is not None:
         stdio.signal_children("SIGKILL")
     signal.signal(number, signal.SIG_DFL)
