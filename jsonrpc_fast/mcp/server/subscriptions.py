@@ -24,10 +24,12 @@ from ...codec import Notification
 from ...codes import ErrorCode
 from ...errors import RpcError
 from ...session import Destination
-from ...types import TURN_SECONDS, MessageId
+from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
 
+NOTIFY_SECONDS: Final = 0.0005
+"""How long clients are notified of changes in one turn of the loop."""
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
 MAX_URIS: Final = 1024
@@ -95,7 +97,7 @@ class Client(Protocol):
 class Announcer:
     """Notifies the clients of one server of changes: once for all that happen in some seconds.
 
-    It does so for TURN_SECONDS of each turn of the loop, and writes what is the same for all clients once.
+    It does so for NOTIFY_SECONDS of each turn of the loop, and writes what is the same for all clients once.
 
     Args:
         seconds: How long changes are collected.
@@ -114,7 +116,7 @@ class Announcer:
 
     def _announce(self) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + TURN_SECONDS
+        end = loop.time() + NOTIFY_SECONDS
         while self._due:
             client = next(iter(self._due))
             del self._due[client]  # first: sending may run code that changes lists again

@@ -115,7 +115,7 @@ def test_the_limits() -> None:
 
 @pytest.mark.virtual_time
 async def test_changes_of_many_clients_take_several_turns_and_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsonrpc_fast.mcp.server.subscriptions.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("jsonrpc_fast.mcp.server.subscriptions.NOTIFY_SECONDS", 0.0)
     announcer = Announcer()
     told: list[Any] = []
 
