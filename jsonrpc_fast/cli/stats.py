@@ -233,7 +233,8 @@ def _cells(method: _Method, has_times: bool) -> list[str]:
     cells += [str(max(0, unanswered)), *(_number(method.sizes.at(part)) for part in (0.5, 0.99))]
     if has_times:
         times = [method.seconds.at(part) for part in (0.5, 0.99)]
-        cells += ["" if seconds is None else f"{seconds * 1000:.3g}" for seconds in times]
+        # Three digits, without the exponent that `g` has from 1000 on.
+        cells += ["" if at is None else f"{at * 1000:{'.0f' if at >= 0.1 else '.3g'}}" for at in times]
     return cells
 
 

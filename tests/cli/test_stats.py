@@ -80,10 +80,10 @@ def test_a_recording(tmp_path: Path) -> None:
 def test_the_table(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.ndjson", CONVERSATION)
     assert printed("stats", str(path)) == (
-        "method  requests  notifications  errors  unanswered  bytes p50  p99  ms p50    p99\n"
-        "add            3              0       0           1         59  121     500    500\n"
-        "ask            1              0       0           0         59   59   1e+03  1e+03\n"
-        "sub            1              0       1           0        121  121     500    500\n"
+        "method  requests  notifications  errors  unanswered  bytes p50  p99  ms p50   p99\n"
+        "add            3              0       0           1         59  121     500   500\n"
+        "ask            1              0       0           0         59   59    1000  1000\n"
+        "sub            1              0       1           0        121  121     500   500\n"
         "news           0              1       0           0         33   33\n"
         f"{path}: 12 messages, 1 invalid, 1 responses unpaired\n"
     )
