@@ -21,6 +21,7 @@ _FAST_UVICORN: Final = ("httptools", "uvloop; os_name != 'nt'")  # benchmarks co
 REQUIREMENTS: Final = {
     "sdk1": ["mcp>=1.27,<2", *_FAST_UVICORN],
     "fastmcp": ["fastmcp>=4", *_FAST_UVICORN],
+    "languages": ["debugpy", "jedi-language-server", "pyright", "python-lsp-server", "ruff"],
     "langchain": ["langchain-mcp-adapters>=0.3"],
     "openai-agents": ["openai-agents>=0.20"],
     "mcp-use": ["mcp-use>=1.7"],

@@ -22,16 +22,20 @@ from typing import Final
 import pytest
 
 DEBIAN: Final = {
+    "aria2c": "aria2",
     "chromium": "chromium",
+    "clangd": "clangd",
     "curl": "curl",
     "fortls": "fortran-language-server",
     "nats-server": "nats-server",
     "nginx": "nginx",
     "node": "nodejs",
     "npm": "npm",
+    "ovsdb-client": "openvswitch-switch",
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-switch",
     "redis-server": "redis-server",
+    "snapserver": "snapserver",
     "systemd-analyze": "systemd",
     "systemd-socket-activate": "systemd",
 }
