@@ -9,7 +9,6 @@
     results     checks of the server's results, and the pages of a list
     limits      deadlines of methods that wait for several messages, and restarts of a server
     oauth       sign-in: in the browser, or as a program
-    loopback    receives the redirect at the end of a sign-in in the browser
     token_stores  where tokens are kept
 
 Needs the extra `mcp`.

@@ -26,6 +26,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 import socket
 import sys
 import time
@@ -42,7 +43,6 @@ from ...errors import SignInError
 from ...http.library import tls_context
 from ...support import MAX_PORT, check_callable, check_count, check_seconds, check_type, logger_of
 from ..http.headers import BEARER_TOKEN
-from .loopback import HOST, PATH, redirect_to
 from .token_stores import FileStore, MemoryStore, TokenStore
 
 try:
@@ -90,6 +90,9 @@ _FAULTS: Final = {
     "token": "the authorization server gave no token that can be used",
 }
 """The fault at each step of the SDK, and the faults that this module finds."""
+# Not "localhost", which may be the address of another interface (RFC 8252, section 8.3).
+HOST: Final = "127.0.0.1"
+PATH: Final = "/callback"
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
 """The SDK's current step, one of _FAULTS, while it runs."""
@@ -117,7 +120,7 @@ class OAuth(httpx2.Auth):
         self,
         make: Callable[[str, Any], OAuthClientProvider],
         store: TokenStore | None,
-        sign_in_seconds: float | None = None,
+        sign_in_seconds: float | None,
     ) -> None:
         self._make = make
         self._store: TokenStore = MemoryStore() if store is None else store
@@ -418,6 +421,7 @@ def client_credentials(client_id: str, client_secret: str, *, issuer: str, store
             server, storage, client_id, client_secret, issuer=issuer
         ),
         store,
+        None,
     )
 
 
@@ -454,6 +458,7 @@ def private_key(
             server, storage, client_id, partial(_asserted, assertion), issuer=issuer
         ),
         store,
+        None,
     )
 
 
@@ -675,3 +680,81 @@ def _model(kind: type[M], value: object) -> M | None:
 
 def _plain(value: BaseModel | None) -> Any:
     return None if value is None else value.model_dump(mode="json", exclude_none=True)
+
+
+@contextlib.asynccontextmanager
+async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dict[str, str]]]:
+    """Listen for the redirect of a sign-in (RFC 8252, section 7.3). Yield a future of the parameters of its URL.
+
+    A request without the right `state` is refused, and the sign-in continues: any page in the browser could send it.
+
+    Args:
+        port: The port of 127.0.0.1.
+        state: The `state` of the request to the authorization server.
+
+    Raises:
+        SignInError: The port is in use.
+    """
+    found: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+    writers: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Browsers open spare connections. The oldest one is closed, so that silent ones cannot block the redirect.
+        if len(writers) >= 16:
+            oldest = next(iter(writers))
+            del writers[oldest]
+            oldest.transport.abort()
+        writers[writer] = None
+        try:
+            parameters = _parameters(await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10.0))
+            # Compared in constant time, because any local program may guess the state.
+            is_ours = parameters is not None and secrets.compare_digest(
+                parameters.get("state", "").encode(), state.encode()
+            )
+            status, text = (
+                ("200 OK", "You are signed in, or the program says why not. You can close this page.")
+                if is_ours
+                else ("404 Not Found", "Not found.")
+            )
+            head = (
+                f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {len(text)}\r\n"
+                "cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n"
+            )
+            writer.write((head + text).encode())
+            await writer.drain()
+            if is_ours and parameters is not None and not found.done():
+                found.set_result(parameters)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass
+        finally:
+            writers.pop(writer, None)
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(serve, HOST, port, limit=16 * 1024)
+    except OSError:
+        raise SignInError(
+            f"the browser is to return to port {port}, which another program uses: end it, or set redirect_port"
+        ) from None
+    try:
+        yield found
+    finally:
+        server.close()
+        for writer in writers:
+            # A browser that keeps its connection open would keep the listener waiting.
+            writer.transport.abort()
+
+
+def _parameters(head: bytes) -> dict[str, str] | None:
+    """Return the parameters of a request for PATH; None for other requests, and if a parameter is repeated."""
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or words[0] != b"GET":
+        return None
+    try:
+        url = urlsplit(words[1].decode("ascii"))
+        query = parse_qsl(url.query, keep_blank_values=True, max_num_fields=32)
+    except ValueError:
+        return None
+    # A repeated parameter is refused, because readers differ in which value they use.
+    parameters = dict(query)
+    return parameters if url.path == PATH and len(parameters) == len(query) else None

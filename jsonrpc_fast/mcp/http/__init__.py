@@ -15,7 +15,6 @@ A server:
     proofs            `ProofVerifier`: tokens that are bound to a key
     exchange          one POST: its requests, the messages that belong to them, and the response
     sessions          the requests of sessions, up to 2025-11-25, and the table of sessions
-    stateless         the requests without a session, from 2026-07-28 on
     transport         the transport of one session, and streams of messages
     responses         responses that carry the messages of a stream
     event_store       keeps the events of streams, so that a client whose connection broke resumes its stream

@@ -4,7 +4,7 @@
 
 Rules:
   - A POST carries one message, or a batch if the revision of its session has batches. `sessions` serves those of a
-    session, `stateless` the others.
+    session. From 2026-07-28 on each POST is independent, and its headers must agree with the body.
   - A fault of the HTTP request gets a status and plain text; a fault of a message gets a status and an error response.
 """
 
@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
-from ...codec import Notification, ParseError, Request, decode, encode
-from ...errors import StateError
+from ...codec import Notification, ParseError, Request, decode, encode, encode_error
+from ...errors import RpcError, StateError
 from ...http import Access, Refusal
 from ...http.guard import UserFailures, closing_fields, serve_other, within
 from ...http.requests import (
@@ -42,17 +42,24 @@ from .authorization import Authorization
 from .event_log import EventLog
 from .event_store import MemoryEventStore
 from .exchange import Exchanges
-from .headers import NAME_MEMBERS, SESSION_ID, VERSION, accepts, is_modern, is_single
+from .headers import (
+    NAME_MEMBERS,
+    SESSION_ID,
+    VERSION,
+    Path,
+    accepts,
+    check_modern,
+    check_parameters,
+    is_modern,
+    is_single,
+    parameter_headers,
+)
 from .options import HttpOptions, HttpSettings
-from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
+from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
-from .stateless import StatelessRequests
 
 _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
-_JSON: Final = b"application/json"
-_METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class McpEndpoint:
@@ -95,10 +102,10 @@ class McpEndpoint:
         legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
         self._has_legacy = bool(legacy)
         self._has_modern = len(legacy) < len(server.versions)
-        self._allowed_methods = ("GET", "POST", "DELETE") if legacy else ("POST",)
         self._exchanges = Exchanges(server, settings, session_options, self._responder)
         self._session_requests = SessionRequests(server, settings, session_options, self._responder, self._exchanges)
-        self._stateless_requests = StatelessRequests(server, self._exchanges)
+        self._named = Admitted()  # what `check_modern` has checked
+        self._parameters: dict[str, tuple[Any, dict[str, Path]]] = {}  # by tool: its schema, and the headers for it
         self._idle: asyncio.Future[None] | None = None
         self._closed_by: asyncio.AbstractEventLoop | None = None
         self.requests: int = 0
@@ -206,7 +213,7 @@ class McpEndpoint:
         if self._authorization is not None or self._server.may_need_scopes:
             await self._check_scopes(request, message if type(message) is list else [message])
         if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
-            await self._stateless_requests.post(request, message)
+            await self._post_alone(request, message)
         # With a session id, this is a second `initialize`, which the session refuses.
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
@@ -219,12 +226,12 @@ class McpEndpoint:
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
             raise Refusal(404, "Nothing is served at this path.")
-        if method not in self._allowed_methods and not _is_browser(method, headers):
-            allowed = b", ".join(name.encode() for name in self._allowed_methods)
-            raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
+        allowed = ("GET", "POST", "DELETE") if self._has_legacy else ("POST",)
+        if method not in allowed and not _is_browser(method, headers):
+            raise Refusal(405, "Messages are sent with POST.", [(b"allow", ", ".join(allowed).encode())])
         if method == "POST":
             check_content(headers)
-            if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
+            if not accepts(headers.get(b"accept"), b"application/json", EVENT_TYPE):
                 raise Refusal(406, "The client must accept application/json and text/event-stream.")
 
     async def _check_scopes(self, request: AsgiRequest, items: list[Any]) -> None:
@@ -233,13 +240,50 @@ class McpEndpoint:
             if type(item) is not Request and type(item) is not Notification:
                 continue
             name = _name_of(item)
-            scopes = _NO_SCOPES
+            scopes: frozenset[str] = frozenset()
             if name is not None and item.method == "tools/call":
                 scopes = self._server.tool_scopes(name)
             if self._authorization is not None:
                 await self._authorization.check_message(request.claims, item.method, name, scopes)
             elif scopes:
                 raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
+
+    async def _post_alone(self, request: AsgiRequest, message: Any) -> None:
+        """Respond to a POST without a session."""
+        # A notification belongs to no session, and a client cancels a request by closing the connection.
+        if type(message) is Notification:
+            await request.send_whole(202, [NO_LENGTH], b"")
+            return
+        if type(message) is list:
+            await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
+            return
+        if type(message) is not Request:
+            raise Refusal(400, "The body must be a request or a notification.")
+        try:
+            # A legacy-only client learns the supported revisions from the error of `initialize`.
+            if message.method != "initialize" or self._has_legacy:
+                named = check_modern(request.headers, message, self._named)
+                if message.method == "tools/call" and isinstance(named, str):
+                    self._check_parameters(request.headers, named, message.params)
+        except RpcError as error:
+            await request.send_json(400, encode_error(message.id, error.code, error.message))
+            return
+        await self._exchanges.respond(request, message)
+
+    def _check_parameters(self, headers: Mapping[bytes, bytes], name: str, params: object) -> None:
+        if (schema := self._server.tool_schema(name)) is None:
+            return
+        known, expected = self._parameters.get(name, (None, {}))
+        if known is not schema:
+            try:
+                expected = parameter_headers(schema)
+            except ValueError:  # clients do not use this tool
+                expected = {}
+            if len(self._parameters) >= 1024:  # among them are tools that have been removed
+                self._parameters.clear()
+            self._parameters[name] = schema, expected  # cached with the schema, because a tool may be registered again
+        if expected:
+            check_parameters(headers, expected, member_of(params, "arguments"))
 
     # Ending.
 
@@ -296,7 +340,12 @@ def _is_browser(method: str, headers: Mapping[bytes, bytes]) -> bool:
 async def _send_metadata(request: AsgiRequest, method: str, text: bytes) -> None:
     if method not in ("GET", "HEAD"):
         raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
-    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(text)),
+        (b"access-control-allow-origin", b"*"),
+        (b"cache-control", b"max-age=3600"),
+    ]
     await request.send_whole(200, fields, b"" if method == "HEAD" else text)
 
 

@@ -2,7 +2,6 @@
 
     server          `Server`, and a server as the provider of another one
     serving         what a server and a gateway share
-    connection      the connection of one client: its requests and notifications
     session         the session of a client: requests, notifications and log messages to it
     handshake       the server's side of the handshake, without IO
     subscriptions   the changes that a client is notified of
@@ -26,7 +25,6 @@
     contents        what functions return, as content blocks, messages and resource contents
     forms           the forms of elicitation
     sending         values as JSON, and why a value cannot be sent
-    paging          pages of a list
     scopes          scopes of OAuth
 
 Needs the extra `mcp`.

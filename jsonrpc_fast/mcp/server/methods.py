@@ -15,12 +15,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial
 from types import CoroutineType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -56,7 +58,6 @@ from .functions import RegisteredFunction
 from .handshake import CAPABILITIES, RequestRules, ServerHandshake
 from .inputs import Inputs, check_input_required
 from .lifespan import Lifespan
-from .paging import paginate
 from .providers import Provider
 from .registry import Mount, Registered, RegisteredTool, Registry
 from .request_state import StateSeal
@@ -83,6 +84,7 @@ _TASK_EXITS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, Gen
 _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
 
+T = TypeVar("T")
 
 Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
 """A sync or async function of the context, the params and `call_next`; returns the result.
@@ -157,7 +159,6 @@ class Methods:
         self,
         registry: Registry,
         page_size: int | None,
-        *,
         lifespan: Lifespan,
         tasks: TaskStore,
         seal: StateSeal,
@@ -802,3 +803,51 @@ def validator_of(profile: Profile) -> JsonRpcValidator:
     from ...validator import JsonRpcValidator  # loaded for the first message that may break a rule
 
     return JsonRpcValidator(profile)
+
+
+def paginate(
+    items: Iterable[T], cursor: object, *, key: Callable[[T], str], page_size: int | None = None
+) -> tuple[list[T], str | None]:
+    """Return one page of a list (specification, "Pagination").
+
+    A list without pages is in the order of registration, by which authors steer models. Pages are in the order of the
+    names: a cursor names the last item of the previous page instead of a position, so items that are added or removed
+    between two pages neither hide nor repeat others. Cursors are opaque to clients.
+
+    Args:
+        items: All items, in their order.
+        cursor: `cursor` of the request; None for the first page.
+        key: A function that returns the unique name of an item.
+        page_size: Number of items on a page, at least 1; None: all of them.
+
+    Returns:
+        The items of the page, and the cursor of the next page or None.
+
+    Raises:
+        RpcError: The cursor is invalid (-32602).
+    """
+    if page_size is None and cursor is None:
+        return [*items], None
+    # The order of registration changes when a tool is registered again, and cursors would skip items.
+    ordered = sorted(items, key=key)
+    if cursor is not None:
+        last = _last_of(cursor)
+        ordered = [item for item in ordered if key(item) > last]
+    page = ordered[:page_size]
+    return page, _cursor_after(key(page[-1])) if len(page) < len(ordered) else None
+
+
+def _cursor_after(name: str) -> str:
+    return base64.urlsafe_b64encode(b"after:" + name.encode()).decode()
+
+
+def _last_of(cursor: object) -> str:
+    if isinstance(cursor, str):
+        try:
+            # Strict decoding: an altered cursor must not become another valid one.
+            text = base64.b64decode(cursor.encode(), b"-_", validate=True)
+            if text.startswith(b"after:"):
+                return text.removeprefix(b"after:").decode()
+        except (binascii.Error, UnicodeError):
+            pass
+    raise RpcError.invalid_params("Invalid cursor")

@@ -28,26 +28,27 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ...codec import Raw
 from ...codec import Request as Message
+from ...handlers import with_middleware
 from ...profile import Profile
 from ...session import SessionOptions
 from ...support import check_callable, check_count, check_type
-from ...transports import Transport
+from ...transports import Transport, is_strict_enough
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS, FeatureKind
 from ..protocol.versions import DEFAULT_VERSIONS, REVISIONS, in_order
-from .connection import ServerConnection
 from .context import Context, mounted
 from .decorators import Decorators
 from .handshake import ServerHandshake
 from .lifespan import Lifespan, MakeLifespan
-from .methods import Methods, Middleware, UnknownName
+from .methods import Methods, Middleware, UnknownName, call_method, raise_error, validator_of
 from .providers import Provider
 from .registry import Registry, ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
-from .session import Request
+from .session import FrontSession, Request
 from .subscriptions import Announcer
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
@@ -133,6 +134,56 @@ class ServerProvider(Provider):
         # client.
         except UnknownName:
             return None
+
+
+class ServerConnection(FrontSession):
+    """The connection of one client: its session, its requests and notifications.
+
+    Each request and notification goes through the handshake first, in the order of arrival. Requests are checked again
+    only if the transport's profile is looser than the server's.
+
+    Args:
+        server: The server.
+        transport: A transport that is not started.
+        options: Options of `Session`.
+    """
+
+    def __init__(self, server: Server, transport: Transport, options: SessionOptions) -> None:
+        super().__init__(server._handshake(), transport, options, server.announcer)
+        self._methods = server._methods
+        self._notifications = server.notifications
+        self._profile = server.profile
+        self._must_validate = not is_strict_enough(transport, server.profile)
+
+    def serve(self, params: Any, request: Request) -> Any:
+        if type(params) is Raw:
+            params = params.decode()
+        if request.is_notification:
+            return self._on_notification(request, params)
+        if self._must_validate:
+            message = Message(request.id, request.method, params)
+            raise_error(validator_of(self._profile).validate_request(message.to_dict()))
+        rules = self._handshake.receive_request(request.method, params)
+        if isinstance(rules, dict):
+            return rules
+        return self._methods.serve(self._handshake, rules, params, request)
+
+    def call_plain(self, message: Message, subject: object) -> Any:
+        return self._methods.call_plain(self._handshake, message, subject)
+
+    def _on_notification(self, request: Request, params: Any) -> Any:
+        # First, even if no function is registered: `notifications/initialized` opens the session.
+        is_due = self._handshake.receive_notification(request.method)
+        function = self._notifications.get(request.method)
+        rules = self._handshake.session
+        if function is None or rules is None or not is_due:
+            return None
+        members = params if isinstance(params, dict) else {}
+        handle = with_middleware(self._call_notification, self._methods.middleware)
+        return handle(members, Context(request, rules, members, self._methods.shared))
+
+    def _call_notification(self, params: dict[str, Any], context: Context) -> Any:
+        return call_method(self._notifications[context.method], params, context)
 
 
 class Server(Decorators, Served):
@@ -247,9 +298,7 @@ class Server(Decorators, Served):
         # A store belongs to one server: its changes are sent to the clients of that server.
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
-        self._methods = Methods(
-            self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal, middleware=tuple(middleware)
-        )
+        self._methods = Methods(self, page_size, self.lifespan, self.tasks, seal, tuple(middleware))
         self._own_provider = ServerProvider(self, self._methods, self.lifespan)
         self.connections: set[Any] = set()
         self.announcer: Announcer = Announcer()
@@ -268,9 +317,7 @@ class Server(Decorators, Served):
 
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
         """Return the connection of one client, which is not started. The arguments are those of `run`."""
-        return ServerConnection(
-            self._handshake(), self._methods, self.notifications, self.profile, transport, options, self.announcer
-        )
+        return ServerConnection(self, transport, options)
 
     def serve(self, params: Any, request: Request) -> Any:
         handshake = self._stateless_handshake()

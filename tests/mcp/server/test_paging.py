@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.server.paging import paginate
+from jsonrpc_fast.mcp.server.methods import paginate
 
 from ...support.tables import rows
 
