@@ -9,7 +9,7 @@ from typing import Any
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.client import Client
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
@@ -21,7 +21,7 @@ from .waiting import forever
 class Shop:
     """A server with every kind of entry, which records what it receives."""
 
-    def __init__(self, name: str = "shop", versions: Sequence[str] = VERSIONS) -> None:
+    def __init__(self, name: str = "shop", versions: Sequence[str] = RELEASED_VERSIONS) -> None:
         self.seen: list[Any] = []
         self.cancelled = 0
         self.server = server = Server(name, "1.0", versions=versions)
@@ -103,7 +103,7 @@ class Scripted:
         return ours
 
 
-def two(versions: Sequence[str] = VERSIONS) -> tuple[Shop, Shop, Gateway]:
+def two(versions: Sequence[str] = RELEASED_VERSIONS) -> tuple[Shop, Shop, Gateway]:
     one, other = Shop("one", versions), Shop("other", versions)
     return one, other, Gateway({"one": one.server, "other": other.server})
 

@@ -11,9 +11,10 @@ from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.client.handshake import ClientHandshake, SendRequest, Step
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
+from ...support.mcp_revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows
 
@@ -257,7 +258,7 @@ def test_requests_of_the_server_before_and_after_the_handshake() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
-@rows("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
+@rows("versions", [RELEASED_VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
 def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
     ours, theirs = client(mode), ServerHandshake(SERVER, OFFERS, versions=versions)
     step: Step = ours.start()

@@ -14,13 +14,14 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation
-from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_conversation import modern_meta
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of, two
+from ...support.mcp_revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from ...support.mcp_script import INITIALIZED
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
@@ -92,7 +93,7 @@ async def test_servers_start_when_they_are_needed_and_see_the_client() -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
-@pytest.mark.parametrize("versions", [VERSIONS, MODERN_VERSIONS])
+@pytest.mark.parametrize("versions", [RELEASED_VERSIONS, MODERN_VERSIONS])
 @rows(
     ("servers", "own", "instructions"),
     [
@@ -173,7 +174,7 @@ async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only(
         assert gateway.running == ["one", "other"]
 
 
-@pytest.mark.parametrize("versions", [VERSIONS, MODERN_VERSIONS])
+@pytest.mark.parametrize("versions", [RELEASED_VERSIONS, MODERN_VERSIONS])
 async def test_a_change_of_a_list_and_of_a_resource_is_told(versions: Any) -> None:
     one, other, gateway = two(versions)
     notes: list[Any] = []
@@ -322,10 +323,10 @@ PAIRS = pytest.mark.parametrize(
     ("mode", "versions", "spoken"),
     [
         ("legacy", HANDSHAKE_VERSIONS, "2025-11-25"),
-        ("legacy", VERSIONS, "2025-11-25"),
+        ("legacy", RELEASED_VERSIONS, "2025-11-25"),
         ("legacy", MODERN_VERSIONS, "2026-07-28"),
         ("modern", HANDSHAKE_VERSIONS, "2025-11-25"),
-        ("modern", VERSIONS, "2026-07-28"),
+        ("modern", RELEASED_VERSIONS, "2026-07-28"),
         ("modern", MODERN_VERSIONS, "2026-07-28"),
     ],
 )

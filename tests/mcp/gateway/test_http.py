@@ -14,12 +14,12 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
-from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 from ...support.http_script import HttpRequest, Reply, http_script, legacy
 from ...support.mcp_conversation import answered
 from ...support.mcp_gateway import Shop
 from ...support.mcp_http import begin, client_of, events_of, message_of, modern, request
+from ...support.mcp_revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from ...support.tables import rows
 from ...support.waiting import eventually
 

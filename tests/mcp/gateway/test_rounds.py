@@ -16,11 +16,11 @@ from jsonrpc_fast.mcp import Gateway
 from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.mcp.gateway import modern as gateway_clients
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Sampling
-from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
+from ...support.mcp_revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from ...support.tables import rows
 from ...support.waiting import eventually, results_of, settle
 

@@ -10,20 +10,20 @@ import pytest
 
 from jsonrpc_fast.mcp.protocol.definitions import Annotations, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.records import Record
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 
 from ...support.mcp_schemas import check_members, definitions_of
 from ...support.tables import rows
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 @rows("cls", [Prompt, Resource, ResourceTemplate, Tool])
 def test_members_match_the_schema(corpora: Path, cls: type[Record], version: str) -> None:
     definitions = definitions_of(corpora, version)
     check_members(cls, definitions[cls.__name__], definitions, version)
 
 
-@rows("version", VERSIONS[1:])
+@rows("version", RELEASED_VERSIONS[1:])
 def test_tool_annotations_match_the_schema(corpora: Path, version: str) -> None:
     definitions = definitions_of(corpora, version)
     check_members(ToolAnnotations, definitions["ToolAnnotations"], definitions, version)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server import (
     Annotations,
     AssistantMessage,
@@ -145,7 +145,7 @@ def server() -> Server:
     return server
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 async def test_blocks_in_results(corpora: Path, version: str) -> None:
     image = {"type": "image", "data": encoded(PNG), "mimeType": "image/png"}
     async with converse(server(), version) as client:
@@ -178,7 +178,7 @@ async def test_blocks_in_results(corpora: Path, version: str) -> None:
     ]
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 async def test_icons_titles_and_meta_of_all_definitions(corpora: Path, version: str) -> None:
     more: dict[str, Any] = {
         "title": "T",

@@ -20,7 +20,7 @@ from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceC
 from pydantic import BaseModel
 
 from jsonrpc_fast.mcp.protocol.uris import safe_join
-from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS, REVISIONS
 from jsonrpc_fast.mcp.server.blocks import ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.contents import made_blocks
 from jsonrpc_fast.mcp.server.context import Context
@@ -90,7 +90,7 @@ BLOCKS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 async def test_content_blocks(version: str, schemas: Schemas) -> None:
     server = Server("contents", "1")
     server.tool("blocks")(lambda: ToolResult([block for block, _ in BLOCKS]))
@@ -269,7 +269,7 @@ async def test_what_other_functions_return_and_cannot_be_sent_is_an_error_with_t
             assert place in reason or (type(value) is float and method == "vendor/m"), reason
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 @rows(
     ("returned", "written"),
     [
@@ -319,7 +319,7 @@ async def test_results_of_a_resource(returned: Any, expected: Any, schemas: Sche
     server = Server("resources", "1")
     server.resource("a:b", name="r")(lambda: returned)
 
-    for version in VERSIONS:
+    for version in RELEASED_VERSIONS:
         async with converse(server, version) as client:
             read = await client.result("resources/read", {"uri": "a:b"})
             assert read["contents"] == expected
@@ -386,7 +386,7 @@ async def test_results_of_a_prompt(returned: Any, messages: Any, schemas: Schema
     server = Server("prompts", "1")
     server.prompt("p")(lambda: returned)
 
-    for version in VERSIONS:
+    for version in RELEASED_VERSIONS:
         async with converse(server, version) as client:
             got = await client.result("prompts/get", {"name": "p"})
             assert got["messages"] == messages
@@ -551,7 +551,7 @@ async def test_an_unsafe_uri_reaches_only_providers_that_allow_it(uri: str) -> N
     assert (careful.seen, meaning.seen) == (["x:a..b/c"], [uri, "x:a..b/c"])
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 async def test_null_counts_as_absent(version: str) -> None:
     server = Server("nulls", "1")
     server.tool("t")(lambda: "done")

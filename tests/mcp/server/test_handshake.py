@@ -13,9 +13,10 @@ from jsonrpc_fast import Notification, Raw, Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS
-from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS, REVISIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
+from ...support.mcp_revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows
 
@@ -34,7 +35,7 @@ INITIALIZE = {
 }
 
 
-def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandshake:
+def server(versions: tuple[str, ...] = RELEASED_VERSIONS, **options: Any) -> ServerHandshake:
     return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
 
 
@@ -79,11 +80,11 @@ def test_initialize() -> None:
 @rows(
     ("requested", "supported", "negotiated"),
     [
-        ("2024-11-05", VERSIONS, "2024-11-05"),
-        ("2026-07-28", VERSIONS, "2025-11-25"),
-        ("1999-01-01", VERSIONS, "2025-11-25"),
-        ("", VERSIONS, "2025-11-25"),
-        ("2025-11-25", VERSIONS[:2], "2025-03-26"),
+        ("2024-11-05", RELEASED_VERSIONS, "2024-11-05"),
+        ("2026-07-28", RELEASED_VERSIONS, "2025-11-25"),
+        ("1999-01-01", RELEASED_VERSIONS, "2025-11-25"),
+        ("", RELEASED_VERSIONS, "2025-11-25"),
+        ("2025-11-25", RELEASED_VERSIONS[:2], "2025-03-26"),
     ],
 )
 def test_version_negotiation(requested: str, supported: tuple[str, ...], negotiated: str) -> None:
@@ -263,8 +264,8 @@ def test_one_modern_member_of_meta_is_enough_to_be_modern() -> None:
 @rows(
     ("requested", "versions", "supported"),
     [
-        ("1900-01-01", VERSIONS, ["2026-07-28"]),
-        ("2025-11-25", VERSIONS, ["2026-07-28"]),
+        ("1900-01-01", RELEASED_VERSIONS, ["2026-07-28"]),
+        ("2025-11-25", RELEASED_VERSIONS, ["2026-07-28"]),
         ("1900-01-01", MODERN_VERSIONS, ["2026-07-28"]),
     ],
 )

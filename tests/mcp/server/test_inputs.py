@@ -13,7 +13,7 @@ import pytest
 
 from jsonrpc_fast import RpcError, mcp
 from jsonrpc_fast.errors import CallTimeout
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server.blocks import WholeResult
 from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.inputs import MAX_STATE_BYTES
@@ -27,8 +27,8 @@ from ...support.places import PEERS
 from ...support.tables import rows
 from ...support.waiting import results_of
 
-LEGACY = VERSIONS[:-1]
-MODERN = VERSIONS[-1]
+LEGACY = RELEASED_VERSIONS[:-1]
+MODERN = RELEASED_VERSIONS[-1]
 ALL = {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}
 ROOTS = {"roots": [{"uri": "file:///a"}]}
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server import Image, Server, ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 from jsonrpc_fast.mcp.server.outputs import WRAPPED, OutputType, output_type
@@ -305,7 +305,7 @@ async def test_a_tool_with_structured_output() -> None:
     def whole(is_valid: bool) -> Annotated[ToolResult, Movie]:
         return ToolResult(["see below"], {"title": "M"} if is_valid else {"year": 1}, meta={"example.com/a": 1})
 
-    for version in VERSIONS:
+    for version in RELEASED_VERSIONS:
         async with converse(server, version) as client:
             tools = {tool["name"]: tool for tool in (await client.result("tools/list"))["tools"]}
             is_known = version >= "2025-06-18"
@@ -340,7 +340,7 @@ def test_structured_output_that_is_required() -> None:
     assert server.tools["silent"].checked.tool.output_schema is msgspec.UNSET
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 @rows("annotation", [Point, Movie, Reading, City, Tree, Node, list[Point], str, Pair], ids=repr)
 @pytest.mark.ci
 def test_definitions_match_the_official_schemas(corpora: Path, version: str, annotation: Any) -> None:

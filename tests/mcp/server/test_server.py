@@ -14,7 +14,7 @@ import pytest
 from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.protocol.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import SERVER_INFO_KEY
-from jsonrpc_fast.mcp.protocol.versions import VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server.blocks import WholeResult
 from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server
@@ -25,7 +25,7 @@ from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
 from ...support.tables import rows
 
-LEGACY = VERSIONS[:-1]
+LEGACY = RELEASED_VERSIONS[:-1]
 NOT_FOUND = (-32601, "Method not found", None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
-from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS, REVISIONS
 from jsonrpc_fast.mcp.server.blocks import ToolResult
 from jsonrpc_fast.mcp.server.outputs import output_type
 from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, tool_definition
@@ -39,7 +39,7 @@ def tool(name: str, **members: Any) -> Tool:
     return Tool(name=name, **{"input_schema": {"type": "object"}, **members})
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 def test_definition(corpora: Path, version: str) -> None:
     definition = tool_definition(ADD, REVISIONS[version])
     schema_of(corpora, version, "Tool").validate(definition)
@@ -190,7 +190,7 @@ def test_a_string_that_stands_for_a_value_is_bounded_by_the_patterns_of_the_sche
     assert checked.read_arguments(given)[1] != []
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 def test_results(corpora: Path, version: str) -> None:
     revision, checked = REVISIONS[version], CheckedTool(tool("x"))
 
@@ -238,7 +238,7 @@ def test_a_result_without_a_json_form() -> None:
         CheckedTool(tool("x")).result({"a": object()}, LATEST)
 
 
-@rows("version", VERSIONS)
+@rows("version", RELEASED_VERSIONS)
 def test_a_text_is_a_block_and_structured_content_where_the_revision_has_it(version: str) -> None:
     words = output_type(str)
     block = {"content": [{"type": "text", "text": "é\n"}]}
