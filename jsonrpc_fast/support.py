@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 MAX_PORT: Final = 65535
+"""The largest number of a port."""
 
 
 def check_seconds(

@@ -59,6 +59,7 @@ MessageId = int | str | float | None
 """The id of a message. None is JSON's null, or an absent id where the class says so."""
 
 IdKey: TypeAlias = "tuple[type, MessageId]"
+"""What `id_key` returns."""
 
 
 def id_key(id: MessageId) -> IdKey:
