@@ -20,6 +20,7 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -51,6 +52,7 @@ _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
+_LEFT: Final = (errno.EPIPE, errno.EBADF, errno.EIO, errno.ECONNRESET)  # the reader has left, or there never was one
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
@@ -97,6 +99,9 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
         log, record = descriptors
+        if log is not None and record is not None and _are_one_file(log, record):
+            print_error(f"{escape(options.log)} cannot be both the log and the recording")
+            return FAILURE
         return tap(Logs(2 if log is None else log, record, options.payloads, options.json))
 
 
@@ -150,6 +155,11 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
             written = watcher.written_lines
             watching.join(2.0)
     return 128 - status if status < 0 else status
+
+
+def _are_one_file(one: int, other: int) -> bool:
+    """Return whether two descriptors write the same file; a device such as the null device may be both."""
+    return os.path.sameopenfile(one, other) and stat.S_ISREG(os.fstat(one).st_mode)
 
 
 def _fill_standard_descriptors() -> None:
@@ -231,7 +241,9 @@ def _forward(direction: Direction, read: Callable[[], bytes], target: int, watch
         while chunk := read():
             watcher.add(direction, chunk)
             _write(target, chunk)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _LEFT:
+            print_error(f"no more bytes are passed on to the {_PEERS[direction]}: {error.strerror}")
         return False
     finally:
         watcher.add(direction, b"")

@@ -114,6 +114,16 @@ def test_a_log_on_a_full_disk_is_reported() -> None:
     assert done.stderr == b"jsonrpc-fast: no more messages are logged: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_client_on_a_full_disk_is_reported(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        words = tapped("cat", options=["--log", str(tmp_path / "log")])
+        done = subprocess.run(
+            words, env=ENVIRONMENT, input=REQUEST, stdout=full, stderr=subprocess.PIPE, timeout=SECONDS
+        )
+    assert done.stderr == b"jsonrpc-fast: no more bytes are passed on to the client: No space left on device\n"
+
+
 def test_the_servers_stderr_is_unchanged(tmp_path: Path) -> None:
     done = run("sh", "-c", "echo trouble >&2", options=["--log", str(tmp_path / "log")])
     assert (done.stdout, done.stderr) == (b"", b"trouble\n")
@@ -202,6 +212,14 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == f"jsonrpc-fast: cannot write {tmp_path}: Is a directory\n"
     assert not (tmp_path / "started").exists()
+
+
+def test_the_log_and_the_recording_are_two_files(tmp_path: Path) -> None:
+    name = str(tmp_path / "both")
+    done = run("cat", options=["--log", name, "--record", name])
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"jsonrpc-fast: {name} cannot be both the log and the recording\n"
+    assert run("true", options=["--log", os.devnull, "--record", os.devnull]).returncode == 0
 
 
 @rows("arguments", [[], ["--"], ["cat"], ["--framing", "morse", "--", "cat"]])
