@@ -41,7 +41,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SIMULATED: Final = ("engine", "inbound", "calls", "requests", "running")
+SIMULATED: Final = ("engine", "inbound", "calls", "requests")
 PARTS: Final = {
     "codec": (
         [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
