@@ -34,22 +34,28 @@ def methods_of(definitions: dict[str, Any], name: str) -> set[str]:
 
 
 def test_names() -> None:
-    assert VERSIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+    assert RELEASED_VERSIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+    assert RELEASED_VERSIONS == DEFAULT_VERSIONS == VERSIONS[: len(RELEASED_VERSIONS)]  # drafts follow
     assert VERSIONS == HANDSHAKE_VERSIONS + MODERN_VERSIONS
-    assert MODERN_VERSIONS == ("2026-07-28",)
-    assert HANDSHAKE_VERSIONS[-1] == "2025-11-25"
-    assert RELEASED_VERSIONS == DEFAULT_VERSIONS == VERSIONS  # there is no draft now
+    assert (HANDSHAKE_VERSIONS[-1], MODERN_VERSIONS[0]) == ("2025-11-25", "2026-07-28")
 
 
 def test_a_draft_is_a_row(tmp_path: Path) -> None:
     """A copy of the module with another row: it is known, and nobody offers it who has not named it."""
     text = (PACKAGE / "mcp" / "protocol" / "versions.py").read_text().replace("...profile", "jsonrpc_fast.profile")
-    draft = 'replace(_2026_07_28, version="2027-01-01", is_released=False, is_default=False)'
+    draft = 'replace(_2026_07_28, version="2099-01-01", is_released=False, is_default=False)'
     found = {"__name__": "versions"}
-    exec(compile(text.replace("_2026_07_28)}", f"_2026_07_28, {draft})}}"), "versions.py", "exec"), found)
-    assert found["VERSIONS"] == (*VERSIONS, "2027-01-01")
-    assert found["RELEASED_VERSIONS"] == found["DEFAULT_VERSIONS"] == VERSIONS
-    assert found["in_order"](["2027-01-01", "2026-07-28"]) == ("2026-07-28", "2027-01-01")  # type: ignore[operator]
+    exec(
+        compile(
+            text.replace(')}\n"""The revisions by name', f', {draft})}}\n"""The revisions by name'),
+            "versions.py",
+            "exec",
+        ),
+        found,
+    )
+    assert found["VERSIONS"] == (*VERSIONS, "2099-01-01")
+    assert found["RELEASED_VERSIONS"] == found["DEFAULT_VERSIONS"] == RELEASED_VERSIONS
+    assert found["in_order"](["2099-01-01", "2026-07-28"]) == ("2026-07-28", "2099-01-01")  # type: ignore[operator]
 
 
 @rows("version", RELEASED_VERSIONS)
@@ -77,7 +83,8 @@ def test_profile(version: str) -> None:
 
 
 def test_since() -> None:
-    assert since("2025-11-25") == ("2025-11-25", "2026-07-28")
+    assert since("2025-11-25") == VERSIONS[3:]
+    assert since("2025-11-25")[:2] == ("2025-11-25", "2026-07-28")
 
 
 def test_latest_common() -> None:
