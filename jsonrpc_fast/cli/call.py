@@ -183,6 +183,8 @@ class _Server:
         self.headers: dict[str, str] = headers_of(options.header, os.environ)
         if self.headers and self.scheme not in (*_HTTP, *_WEBSOCKET):
             raise ValueError("--header needs a URL")
+        if options.digest and (self.scheme not in _HTTP or options.mcp or "@" not in self.target):
+            raise ValueError("--digest needs a URL such as http://user:password@host/ of a server without --mcp")
 
     def transport(self) -> Any:
         """Return the transport to a server that is a program or has a socket."""
@@ -298,6 +300,11 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
         if options.lsp or on_notification is not None:
             raise ValueError("--lsp and --follow need a connection that stays open")
         rules: Any = {"profile": PRESETS[options.profile], "raw": True}
+        if options.digest:
+            import httpx2
+
+            url = httpx2.URL(server.target)
+            rules["auth"] = httpx2.DigestAuth(url.username, url.password)
         async with AsyncHttpClient(server.target, headers=headers, timeout=timeout, **rules) as http:
             yield http
     else:

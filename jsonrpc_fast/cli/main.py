@@ -97,7 +97,8 @@ _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
         "TARGET METHOD [NAME=VALUE ... | JSON]",
-        "words --mcp --profile --framing --header --extra --timeout call:--json call:--debug --lsp --notify --follow",
+        "words --mcp --profile --framing --header --digest --extra --timeout call:--json call:--debug --lsp --notify "
+        "--follow",
         """\
 Call a method of a server and print its result: JSON in one line as it arrived
 (with --mcp, as Python reads and writes it), or indented on a terminal.
@@ -582,7 +583,7 @@ def _framing(default: str | None) -> dict[str, Any]:
 
 
 _DEFAULTS: Final = {
-    **dict.fromkeys(("lsp", "notify", "follow", "mcp", "json"), False),
+    **dict.fromkeys(("lsp", "notify", "follow", "mcp", "json", "digest"), False),
     "allow_host": None,
     "allow_origin": None,
 }
@@ -606,6 +607,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--header": _repeated(
         "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
     ),
+    "--digest": _flag("send the user and the password of the URL by digest authentication (RFC 7616), not as they are"),
     "--extra": _repeated(
         "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
     ),

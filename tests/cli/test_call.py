@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
+import http.server
 import json
 import os
 import re
@@ -333,6 +335,8 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (["--header", "A: b", "tcp://127.0.0.1:1", "add"], 2, "--header needs a URL"),
         (["--mcp", "tcp://127.0.0.1:1", "add"], 2, "--mcp needs a URL"),
         (["--mcp", "--extra", "a=1", "http://127.0.0.1:1", "add"], 2, "--extra is for JSON-RPC"),
+        (["--digest", "http://127.0.0.1:1", "add"], 2, "--digest needs a URL such as http://user:password@host/"),
+        (["--digest", "tcp://a@127.0.0.1:1", "add"], 2, "--digest needs a URL such as http://user:password@host/"),
         (["--extra", "id=1", "http://127.0.0.1:1", "add"], 2, "id is not an extra member"),
         (["--extra", "a", "http://127.0.0.1:1", "add"], 2, "a is not NAME=VALUE"),
         (["tcp://127.0.0.1:1"], 2, "expected METHOD"),
@@ -366,6 +370,46 @@ def test_further_members(capfd: pytest.CaptureFixture[str]) -> None:
         thread.join(SECONDS)
     text = '{"jsonrpc":"2.0","id":1,"method":"host.get","params":{"limit":1},"auth":"0424bd","src":"user","n":1.5}\n'
     assert seen == [text.encode()]
+
+
+def test_digest_authentication(capfd: pytest.CaptureFixture[str]) -> None:
+    """RFC 7616, with the challenge of Monero's daemon."""
+    pytest.importorskip("httpx2", reason="the extra `http` is not installed")
+    seen: list[dict[str, str]] = []
+
+    class Daemon(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            given = self.headers.get("authorization", "")
+            self.send_response(200 if given.startswith("Digest ") else 401)
+            if given.startswith("Digest "):
+                seen.append(dict(re.findall(r'(\w+)="?([^",]+)"?', given)))
+                body = b'{"jsonrpc":"2.0","id":%d,"result":true}' % json.loads(body)["id"]
+            else:
+                self.send_header(
+                    "WWW-Authenticate", 'Digest qop="auth",algorithm=MD5,realm="monero-rpc",nonce="ICSz=="'
+                )
+                body = b""
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Daemon) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}/json_rpc"
+        assert call(capfd, "call", "--digest", f"http://ada:p%40ss@{host}", "get_balance") == (0, "true\n", "")
+        assert call(capfd, "call", f"http://ada:p%40ss@{host}", "get_balance")[0] == 3
+        server.shutdown()
+    [fields] = seen
+
+    def md5(*parts: str) -> str:
+        return hashlib.md5(":".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+    parts = [fields[name] for name in ("nonce", "nc", "cnonce", "qop")]
+    assert fields["response"] == md5(md5("ada", "monero-rpc", "p@ss"), *parts, md5("POST", "/json_rpc"))
 
 
 def test_a_refused_websocket(capfd: pytest.CaptureFixture[str]) -> None:
