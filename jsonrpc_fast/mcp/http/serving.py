@@ -28,11 +28,6 @@ _logger: Final = logger_of("mcp")
 
 INTERRUPTED: Final = 130
 """The exit code after SIGINT."""
-NOT_STARTED: Final = 3
-"""The exit code when the server cannot start, such as when the port is in use."""
-
-
-_UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
 
 
 @contextlib.contextmanager
@@ -104,7 +99,8 @@ def run_http(
     try:
         import uvicorn
     except ImportError as error:
-        raise ImportError(_UVICORN_MISSING) from error
+        missing = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
+        raise ImportError(missing) from error
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
@@ -148,4 +144,4 @@ def run_http(
         return INTERRUPTED
     except SystemExit as exit:  # uvicorn has logged why
         return exit.code if isinstance(exit.code, int) else 1
-    return 0 if server.started else NOT_STARTED
+    return 0 if server.started else 3  # for example, the port is in use

@@ -46,7 +46,6 @@ ID_BYTES: Final = 24
 MIN_IDLE_SECONDS: Final = 10.0
 """How long a session must have been idle before it is ended to make room for another one."""
 
-_RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
 _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _LISTENER: Final = "get"
 """The prefix of the names of the streams that GETs open."""
@@ -75,7 +74,7 @@ def _digest(random: str, subject: object) -> str:
 def _belongs_to(id: str, subject: object) -> bool:
     """Return whether a session with this id was begun by this subject; None: the subject is unknown."""
     # Compared in constant time, so that the time does not reveal how much of a guess is right.
-    random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
+    random = id[: id.rfind(".") + 1 + ID_BYTES * 4 // 3]  # in base64
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
 

@@ -9,7 +9,7 @@ from ...codes import ErrorCode
 from ...errors import RpcError
 from .capabilities import ServerCapabilities
 from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
-from .versions import REVISIONS, VERSIONS
+from .versions import REVISIONS
 
 PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -51,15 +51,14 @@ MAX_COMPLETIONS: Final = 100
 MAX_INPUTS: Final = 1000
 """Maximum number of members in `inputRequests`, in `inputResponses` and in the responses of earlier rounds."""
 
-_CLIENT_REQUESTS: Final = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
-_SERVER_REQUESTS: Final = frozenset().union(*[revision.server_requests for revision in REVISIONS.values()])
-
 MISSING_CLIENT_REQUESTS: Final[dict[str, frozenset[str]]] = {
-    name: _CLIENT_REQUESTS - REVISIONS[name].client_requests for name in VERSIONS
+    version: frozenset().union(*[other.client_requests for other in REVISIONS.values()]) - revision.client_requests
+    for version, revision in REVISIONS.items()
 }
 """By version: the client requests that only other revisions define."""
 MISSING_SERVER_REQUESTS: Final[dict[str, frozenset[str]]] = {
-    name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS
+    version: frozenset().union(*[other.server_requests for other in REVISIONS.values()]) - revision.server_requests
+    for version, revision in REVISIONS.items()
 }
 """By version: the server requests that only other revisions define."""
 
