@@ -157,8 +157,8 @@ def picture_of_the_terminal() -> None:
     width, height = LEFT * 2 + 8 * WIDTH, TOP + LINE * len(rows)
     (STATIC / "terminal.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="monospace" '
-        f'font-size="13" fill="#e6edf3" xml:space="preserve">\n<rect width="100%" height="100%" rx="8" '
-        f'fill="#1c2128"/>\n' + "\n".join(texts) + "\n</svg>\n",
+        f'font-size="13" fill="#e6edf3">\n<style>text {{ white-space: pre }}</style>\n'
+        '<rect width="100%" height="100%" rx="8" fill="#1c2128"/>\n' + "\n".join(texts) + "\n</svg>\n",
         encoding="utf-8",
     )
 
