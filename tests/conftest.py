@@ -112,7 +112,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep the modules and the items out of every later collection: tests collect, and look at what is left."""
-    memory.collect()
+    if sys.implementation.name == "cpython":
+        gc.freeze()  # the garbage of the imports, too: to find it takes half a second
     gc.enable()
 
 

@@ -6,6 +6,7 @@ Rules:
 - A test over MARGIN times its limit is measured again, because the first run also imports and compiles. The cheaper
   run counts.
 - Nothing is left out of a file that the command line names, except slow tests.
+- A worker of pytest-xdist sends one report for a test that passes: the other five messages cost as much as the test.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     limit = LIMITS.get(tier_of(item))
     if limit is None or not is_measured(item.config):
         return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    is_alone = not hasattr(item.config, "workerinput")
+    if is_alone:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports, spent = _measured(item, nextitem)
     call = next((report for report in reports if report.when == "call"), None)
     if call is not None and call.passed and spent > MARGIN * limit:
@@ -100,8 +103,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
                 f"{LIMITS['ci']} s."
             )
     for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if is_alone or report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    if is_alone:
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 
 
