@@ -452,6 +452,26 @@ async def test_a_subscription_tells_what_it_asks_for(versions: Any) -> None:
         assert len(notes) == 3
 
 
+async def test_a_resource_that_no_stream_asks_for_is_not_watched() -> None:
+    uri = "shop://one/stock"
+    listed = {"resources": [{"uri": uri, "name": "stock"}]}
+    shop = Scripted({"resources/list": listed, "resources/subscribe": {}, "resources/unsubscribe": {}})
+    shop.answers["server/discover"] = RpcError(-32601, "Method not found")
+    async with client_of(Gateway({"one": shop}), "modern") as client:
+        assert [each["uri"] for each in await client.list_resources()] == [uri]
+        wanted = {"notifications": {"resourceSubscriptions": [uri]}}
+        stream = asyncio.ensure_future(client.call("subscriptions/listen", wanted, timeout=None))
+
+        def asked(method: str) -> list[str]:
+            return [each["params"]["uri"] for each in shop.script.requests if each["method"] == f"resources/{method}"]
+
+        await eventually(lambda: asked("subscribe"))
+        assert asked("unsubscribe") == []
+        stream.cancel()
+        await eventually(lambda: asked("unsubscribe"))
+        assert (asked("subscribe"), asked("unsubscribe")) == ([uri], [uri])
+
+
 async def test_an_idle_server_of_a_client_without_a_handshake_is_ended() -> None:
     gateway = Gateway({"one": Shop("one").server}, idle_seconds=60)
     async with client_of(gateway, "modern") as client:
