@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ...codec import Notification
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import CallTimeout, HandshakeError, HttpStatusError, RpcError
+from ...errors import CallTimeout, HandshakeError, HttpStatusError, InvalidResponse, RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
@@ -177,8 +177,8 @@ class ClientHandshake:
         members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
 
-    def failed(self, error: RpcError | CallTimeout | HttpStatusError) -> Step:
-        """Return the step after an error, an HTTP status or a timeout of the last request.
+    def failed(self, error: RpcError | CallTimeout | HttpStatusError | InvalidResponse) -> Step:
+        """Return the step after an error, an HTTP status, a timeout or a malformed response of the last request.
 
         Raises:
             HandshakeError: There is nothing else to try: disconnect.
@@ -201,7 +201,7 @@ class ClientHandshake:
         # `initialize`, so the code is ignored.
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
-        raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error
+        raise HandshakeError(f"the server did not respond to {self._asked} with a result: {error}") from error
 
     def restarted(self) -> SendRequest | None:
         """Return the first step on a new connection, after the first connection was lost.

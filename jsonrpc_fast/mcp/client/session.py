@@ -102,10 +102,9 @@ class ClientSession(McpSession):
             # A malformed response shows that the server does not know the request, so it is treated as an error
             # response.
             except InvalidResponse as error:
-                fault = error.__cause__
-                if not isinstance(fault, ParseError):
+                if not isinstance(error.__cause__, ParseError):
                     raise
-                step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
+                step = self._handshake.failed(error)
             except (RpcError, CallTimeout) as error:
                 step = self._handshake.failed(error)
             except HttpStatusError as error:

@@ -633,6 +633,8 @@ async def first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds:
 
 def _reason(error: Exception) -> str:
     """Describe an error without data from the server and without the server's command."""
+    if isinstance(error, HandshakeError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # the server's error, or that it did not respond
     if isinstance(error, HttpStatusError):
         return f"responded with the HTTP status {error.status}"
     if isinstance(error, CallTimeout):

@@ -225,8 +225,8 @@ def test_a_refused_initialize() -> None:
     handshake = client()
     handshake.start()
     handshake.failed(RpcError(-32601, "no"))
-    with pytest.raises(HandshakeError, match="did not respond to initialize"):
-        handshake.failed(RpcError(-32603, "no"))
+    with pytest.raises(HandshakeError, match=r"did not respond to initialize with a result: no licence \(-32603\)$"):
+        handshake.failed(RpcError(-32603, "no licence"))
 
 
 def test_server_info_is_optional() -> None:

@@ -220,8 +220,18 @@ async def test_the_level_and_the_subscriptions_are_set_again() -> None:
         await eventually(lambda: notes == [{"uri": "a://b"}])
 
 
-@rows("answer", [None, RpcError(-32603, SECRET), {"protocolVersion": SECRET}, {}, b"{}", b'{"jsonrpc":"2.0","id":%s}'])
-async def test_a_server_that_does_not_begin(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+@rows(
+    ("answer", "reason"),
+    [
+        (None, "did not respond in time"),
+        (RpcError(-32603, SECRET), "responded with the error -32603"),
+        ({"protocolVersion": SECRET}, "sent an invalid message"),
+        ({}, "sent an invalid message"),
+        (b"{}", "did not respond in time"),
+        (b'{"jsonrpc":"2.0","id":%s}', "sent an invalid message"),
+    ],
+)
+async def test_a_server_that_does_not_begin(answer: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     bad, gateway = beside({})
     bad.answers["initialize"] = answer
     with caplog.at_level(logging.DEBUG, "jsonrpc_fast.gateway"):
@@ -230,6 +240,7 @@ async def test_a_server_that_does_not_begin(answer: Any, caplog: pytest.LogCaptu
             with pytest.raises(RpcError, match="'bad' cannot be started"):
                 await client.call("tools/call", {"name": "bad_t"})
             assert gateway.running == ["good"]
+    assert f"bad: cannot be started: {reason}" in caplog.text
     assert SECRET not in caplog.text
 
 
