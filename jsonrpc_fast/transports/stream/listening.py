@@ -154,7 +154,12 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
         bound = on_failure.enter_context(socket.socket(socket.AF_UNIX))
         if not is_abstract(path):
             _remove_left(path)
-        bound.bind(path)
+        try:
+            bound.bind(path)
+        except OSError as error:
+            if error.errno is not None:
+                error.filename = os.fsdecode(path)  # the system does not say which path it means
+            raise
         # Set between `bind` and `listen`: until it listens, the socket refuses clients.
         if mode is not None and not is_abstract(path):
             os.chmod(path, mode)
@@ -180,8 +185,9 @@ def _remove_left(path: str | bytes) -> None:
         except FileNotFoundError:
             return
         except ConnectionRefusedError:
-            if inode_of(path):
-                os.unlink(path)
+            if not inode_of(path):
+                raise OSError(errno.EADDRINUSE, "the path exists and is no socket", os.fsdecode(path)) from None
+            os.unlink(path)
             return
         except BlockingIOError:
             pass

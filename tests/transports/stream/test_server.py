@@ -333,6 +333,19 @@ async def test_an_abstract_unix_name() -> None:
 
 
 @needs_unix
+async def test_a_path_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    for path in (tmp_path, precious):
+        with pytest.raises(OSError, match="the path exists and is no socket") as caught:
+            await UnixServer(echo, path).start()
+        assert (caught.value.errno, caught.value.filename) == (errno.EADDRINUSE, str(path))
+    assert precious.read_text() == "kept"
+    with pytest.raises(FileNotFoundError, match="missing"):
+        await UnixServer(echo, tmp_path / "missing" / "socket").start()
+
+
+@needs_unix
 async def test_a_socket_in_use_is_refused_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     server, second = UnixServer(echo, path), UnixServer(echo, path)
@@ -362,7 +375,7 @@ async def test_a_socket_in_use_is_refused_and_a_stale_one_is_replaced(tmp_path: 
     await third.start()
     await third.close()
     path.write_text("no socket")
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="no socket"):
         await UnixServer(echo, path).start()
     assert path.read_text() == "no socket"
 
