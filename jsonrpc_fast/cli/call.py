@@ -318,7 +318,7 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
         # Around the session, so that the exceptions of `connect` are translated, too.
         async with _session_errors(server.scheme), session:
             # The timeout is 5 minutes by default, and a peer that waits for the end of a message says nothing.
-            asyncio.get_running_loop().call_later(min(2.0, timeout / 2), _report_silence, server, transport)
+            asyncio.get_running_loop().call_later(min(5.0, timeout / 2), _report_silence, server, transport)
             try:
                 if options.lsp:
                     await _initialize(session)

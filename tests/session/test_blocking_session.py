@@ -200,7 +200,7 @@ def test_a_call_that_cannot_begin_is_raised_and_does_not_hang() -> None:
         with pytest.raises(TypeError, match="a coroutine was expected"):
             client.wait_for(lambda: None)  # type: ignore[arg-type,return-value]
         with pytest.raises(StateError, match="never ends"):
-            client.wait_for(lambda: asyncio.sleep(client.call("add", [1, 2])))
+            client.wait_for(lambda: client.call("add", [1, 2]))
         session: Any = client.session
         with pytest.raises(TypeError, match="method"):
             client.wait_for(lambda: asyncio.to_thread(session.call_threadsafe().result))
