@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from ..codec import Error, Message, Notification, ParseError, Request, Response
 from ..codec._backend import decoded
-from ..codes import RPC_MESSAGES, ErrorCode
+from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
 from ..handlers import Handlers
 from ..hooks import Outcome
@@ -95,14 +95,18 @@ class Engine(Serving):
             self.driver.soon()
 
     def _receive_now(self, *kinds: type) -> None:
-        """Receive the messages of these kinds that wait for a later turn."""
+        """Receive the messages of these kinds that wait for a later turn, those in batches too."""
         assert self.late is not None
         late, messages = self.late, list(self.late)
         late.clear()
-        late.extend(message for message in messages if type(message) not in kinds)
         for message in messages:
-            if type(message) in kinds:
-                self._receive(message, None)
+            rest = [item for item in message if type(item) not in kinds] if type(message) is list else message
+            if rest and type(rest) not in kinds:
+                late.append(rest)
+        for message in messages:
+            for item in message if type(message) is list else (message,):
+                if type(item) in kinds:
+                    self._receive(item, None)
 
     def turn(self) -> None:
         if self.late is not None and self.batch is None and not self._waits_for_stream:
@@ -290,7 +294,8 @@ class Engine(Serving):
             self.admit(message, destination)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
-        settled = self.calls.settle_malformed(fault)
+        # A response that was cut off is a lost connection: the peer's answer may be asked for again.
+        settled = None if fault.code is ParseErrorCode.TRUNCATED else self.calls.settle_malformed(fault)
         if settled is not None:
             for call in settled:
                 self._settled(call)
@@ -623,7 +628,7 @@ class Engine(Serving):
         Of a batch that takes several turns only the responses are still received.
         """
         if self.late:
-            self._receive_now(Response, Notification, list)
+            self._receive_now(Response, Notification)
         self.enter(Phase.LOST)
         if self.late is not None or self.batch is not None:
             self.finish_batch()

@@ -65,6 +65,13 @@ BROKEN: Any = {
         True,
     ),
     "cut off": ({}, [b'{"jsonrpc":"2.0",', b""], "the stream ended inside a message", ParseErrorCode.TRUNCATED, False),
+    "cut off behind the id": (
+        {},
+        [b'{"jsonrpc":"2.0","id":1,"result":[1,', b""],
+        "the stream ended inside a message",
+        ParseErrorCode.TRUNCATED,
+        False,
+    ),
 }
 
 

@@ -25,7 +25,7 @@ from jsonrpc_fast.session import (
 )
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.session_pairs import Faults, session_and_wire, sessions
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import forever, settle
 
@@ -496,3 +496,29 @@ async def test_what_arrives_late_is_received_after_a_batch_that_takes_several_tu
         session._engine.be_late()
         session._engine.receive(Request(7, "m"))
         assert await asyncio.wait_for(wire.next(), 5) == Response(7, "done")
+
+
+async def lose(session: Session, _: Wire) -> None:
+    session._engine.lose()
+
+
+@rows(
+    ("end", "served"),
+    [
+        (lambda session, wire: session.close(), []),
+        (lambda session, wire: wire.transport.disconnect(), ["m", "n"]),
+        (lose, ["n"]),
+    ],
+    ids=["closed here", "ended by the peer", "lost at once"],
+)
+async def test_a_batch_that_waits_when_the_connection_ends_settles_calls(end: Any, served: list[str]) -> None:
+    seen: list[str] = []
+    async with session_and_wire({"m": lambda: seen.append("m"), "n": lambda: seen.append("n")}) as (session, wire):
+        calls = [asyncio.ensure_future(session.call("ask")) for _ in range(2)]
+        ids = [(await wire.next()).id for _ in calls]
+        session._engine.be_late()
+        session._engine.receive([Response(ids[0], "first"), Request(7, "m"), Notification("n")])
+        session._engine.receive([Response(ids[1], "second")])
+        await end(session, wire)
+        assert await asyncio.gather(*calls) == ["first", "second"]
+    assert seen == served
