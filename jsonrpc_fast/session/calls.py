@@ -128,7 +128,7 @@ class Calls:
         self._newest_given_up = 0  # the number of the latest call that ended without a response
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
-        self.is_lost = False  # this side closes: a late response can no longer be recognised
+        self.is_lost: bool = False  # this side closes: a late response can no longer be recognised
 
     # What is in flight.
 

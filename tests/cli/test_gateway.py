@@ -114,7 +114,7 @@ async def test_a_client_on_stdio(servers: Path) -> None:
         assert "KEY" in variables
         assert "PYTHONPATH" not in variables  # a server inherits only variables without secrets
         pid = value_of(await client.call_tool("good_pid", {}))
-        with pytest.raises(RpcError, match="the server 'good' was lost"):
+        with pytest.raises(RpcError, match="the server 'good' ended with exit code 3"):
             await client.call_tool("good_die", {})
         again = value_of(await client.call_tool("good_pid", {}))
         assert again != pid
@@ -164,7 +164,7 @@ async def test_a_signal_ends_the_servers_at_once(how: str, tmp_path: Path) -> No
         assert transport.returncode == -signal.SIGTERM
         # A client of this package kills it after 2.
         assert how == "ends" or time.monotonic() - begun < 3
-    assert how == "ignores" or str(caught.value) == "the server 'a' was lost (-32000)"
+    assert how == "ignores" or str(caught.value) == "the server 'a' ended by signal 15 (-32000)"
     await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
     assert not any("has ended" in line for line in lines)
 

@@ -323,7 +323,7 @@ class Catalog:
 
     def _show(self, name: str, reason: str, method: str) -> None:
         """Show a person that a list lacks a server: a list has no place for an error."""
-        message = {"level": "error", "logger": "gateway", "data": f"{reason}: it is left out of {method}"}
+        message = {"level": "error", "logger": "gateway", "data": f"{reason}; it is left out of {method}"}
         self._client.tell(self.upstreams[name], "notifications/message", Raw(dumps(message)), None)
 
     async def _wait_for(self, name: str) -> None:

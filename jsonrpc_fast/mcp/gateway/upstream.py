@@ -77,6 +77,8 @@ _FAULTS: Final = (
 )
 """A server has failed. The client gets the error -32000, which names the server."""
 
+_CHILD: Final = "the child process "
+
 _logger: Final = logger_of("gateway")
 
 
@@ -482,8 +484,9 @@ class Upstream:
                 session = await self._connect(now + 60.0)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             what = "cannot be reached" if self._entry.url else "cannot be started"
-            _logger.warning("%s: %s: %s", self.name, what, _reason(error))
-            raise self._error(what) from None
+            reason = _reason(error)
+            _logger.warning("%s: %s: %s", self.name, what, reason)
+            raise self._error(f"{what}: it {reason}") from None
         self._session = session  # set only now: no request may overtake the handshake
         session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
@@ -642,7 +645,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, SignInError):
         return "needs a sign-in, which failed"
     if isinstance(error, (ConnectionLost, StateError)):
-        return "was lost"
+        text = str(error.__cause__ if isinstance(error.__cause__, ConnectionLost) else error)
+        # The other texts may hold an address.
+        return text.removeprefix(_CHILD) if text.startswith(_CHILD) else "was lost"
     if isinstance(error, RpcError):
         return f"responded with the error {error.code}"
     if isinstance(error, OSError):

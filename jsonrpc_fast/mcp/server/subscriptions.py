@@ -106,13 +106,25 @@ class Announcer:
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
         self._due: dict[ClientSubscriptions, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next: asyncio.Handle | None = None  # the next turn in which clients are notified
         self._texts: dict[Any, dict[Any, bytes]] = {}  # by method and subject
 
     def add(self, client: ClientSubscriptions) -> None:
         """Notify a client soon."""
-        if not self._due:
-            asyncio.get_running_loop().call_later(self._seconds, self._announce)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # what an earlier loop has left behind is forgotten
+            self._loop, self._next, self._due = loop, None, {}
+        if self._next is None:
+            self._next = loop.call_later(self._seconds, self._announce)
         self._due[client] = None
+
+    def remove(self, client: ClientSubscriptions) -> None:
+        """Forget a client that has ended."""
+        self._due.pop(client, None)
+        if not self._due and self._next is not None:
+            self._next.cancel()
+            self._next = None
 
     def _announce(self) -> None:
         loop = asyncio.get_running_loop()
@@ -125,8 +137,9 @@ class Announcer:
             except Exception as error:  # the others are notified all the same
                 loop.call_exception_handler({"message": "a client cannot be notified of a change", "exception": error})
             if self._due and loop.time() >= end:
-                loop.call_soon(self._announce)
+                self._next = loop.call_soon(self._announce)
                 return
+        self._next = None
         self._texts = {}
 
 
@@ -182,6 +195,7 @@ class ClientSubscriptions:
             stream.ended.set()
         if self._timer is not None:
             self._timer.cancel()
+        self._announcer.remove(self)
         self._client = None
 
     def subscribe(self, uri: str) -> None:

@@ -71,7 +71,7 @@ class AcceptedSocket(SocketChannel):
     """
 
     connection: SocketTransport
-    is_accepted = True
+    is_accepted: bool = True
     _probes = not _ACCEPTED_SOCKETS_INHERIT
 
     def __init__(self, server: StreamServer) -> None:

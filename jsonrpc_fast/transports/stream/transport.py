@@ -280,7 +280,7 @@ class LayeredChannel(Channel):
 
     def __init__(self, socket: SocketOrLayer) -> None:
         self.socket: SocketOrLayer = socket
-        self.is_accepted = socket.is_accepted
+        self.is_accepted: bool = socket.is_accepted
         self.socket_events: Events = Events(self._received, self._drained, self._socket_lost)
         socket.events = self.socket_events
 

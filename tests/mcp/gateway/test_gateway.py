@@ -54,7 +54,8 @@ async def test_a_resource_that_a_lost_server_may_have() -> None:
     async with client_of(Gateway(servers)) as client:
         with pytest.raises(RpcError) as caught:
             await client.read_resource("hidden://a")
-        assert (caught.value.code, caught.value.message) == (-32000, "the server 'lost' cannot be started")
+        text = "the server 'lost' cannot be started: it cannot be run: ENOENT"
+        assert (caught.value.code, caught.value.message) == (-32000, text)
 
 
 @rows(

@@ -144,7 +144,10 @@ async def test_servers_that_are_gone_are_an_error_and_not_an_empty_list() -> Non
     async with client_of(gateway) as client:
         with pytest.raises(RpcError) as caught:
             await client.list_tools()
-        text = "the server 'one' cannot be started; the server 'other' responds to tools/list with the error -5"
+        text = (
+            "the server 'one' cannot be started: it cannot be run: ENOENT; "
+            "the server 'other' responds to tools/list with the error -5"
+        )
         assert (caught.value.code, caught.value.message) == (-32000, text)
         assert await client.list_prompts() == []  # the other one has none
 
@@ -154,7 +157,7 @@ async def test_a_server_that_was_left_out_is_announced_when_it_returns() -> None
     notes: list[Any] = []
     async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
         assert len(await client.list_tools()) == 7
-        data = "the server 'bad' cannot be started: it is left out of tools/list"
+        data = "the server 'bad' cannot be started: it responded with the error -5; it is left out of tools/list"
         await eventually(lambda: notes)
         assert notes == [("notifications/message", {"level": "error", "logger": "gateway", "data": data})]
         await asyncio.sleep(10)
@@ -237,7 +240,7 @@ async def test_a_server_that_does_not_begin(answer: Any, reason: str, caplog: py
     with caplog.at_level(logging.DEBUG, "jsonrpc_fast.gateway"):
         async with client_of(gateway, timeout=200) as client:
             assert len(await client.list_tools()) == 7
-            with pytest.raises(RpcError, match="'bad' cannot be started"):
+            with pytest.raises(RpcError, match=f"'bad' cannot be started: it {reason}"):
                 await client.call("tools/call", {"name": "bad_t"})
             assert gateway.running == ["good"]
     assert f"bad: cannot be started: {reason}" in caplog.text
@@ -261,7 +264,7 @@ async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(
             assert len(await client.list_tools()) == 7
             with pytest.raises(RpcError) as caught:
                 await client.call("tools/call", {"name": "bad_t"})
-    assert caught.value.message == "the server 'bad' cannot be started"
+    assert caught.value.message == f"the server 'bad' cannot be started: it {text}"
     assert f"bad: cannot be started: {text}" in caplog.text
     assert SECRET not in caplog.text
 
