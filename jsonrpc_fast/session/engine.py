@@ -94,19 +94,27 @@ class Engine(Serving):
             self.update_reading()
             self.driver.soon()
 
-    def _receive_now(self, *kinds: type) -> None:
-        """Receive the messages of these kinds that wait for a later turn, those in batches too."""
+    def _receive_now(self, is_wanted: Callable[[Any], bool]) -> None:
+        """Receive the messages that wait for a later turn and are wanted now, those in batches too."""
         assert self.late is not None
         late, messages = self.late, list(self.late)
         late.clear()
+        wanted: list[Any] = []
         for message in messages:
-            rest = [item for item in message if type(item) not in kinds] if type(message) is list else message
-            if rest and type(rest) not in kinds:
-                late.append(rest)
-        for message in messages:
+            rest: list[Any] = []
             for item in message if type(message) is list else (message,):
-                if type(item) in kinds:
-                    self._receive(item, None)
+                (wanted if is_wanted(item) else rest).append(item)
+            if rest:
+                late.append(rest if type(message) is list else message)
+        for item in wanted:
+            self._receive(item, None)
+
+    def _is_of_call(self, message: Any) -> bool:
+        """Return whether a message is a response or the progress of a call, such as a part of its result."""
+        if type(message) is not Notification or message.method not in self.rules.convention.methods:
+            return type(message) is Response
+        read = self.rules.convention.read
+        return type(self.run_callback(read, message.method, decoded(message.params))) is Progress
 
     def turn(self) -> None:
         if self.late is not None and self.batch is None and not self._waits_for_stream:
@@ -615,7 +623,7 @@ class Engine(Serving):
         """
         self.may_call = False
         if self.late:
-            self._receive_now(Response)
+            self._receive_now(self._is_of_call)
         self.driver.left()
         for call in self.calls.lose():
             self._settled(call)
@@ -628,7 +636,7 @@ class Engine(Serving):
         Of a batch that takes several turns only the responses are still received.
         """
         if self.late:
-            self._receive_now(Response, Notification)
+            self._receive_now(lambda message: type(message) is Response or type(message) is Notification)
         self.enter(Phase.LOST)
         if self.late is not None or self.batch is not None:
             self.finish_batch()

@@ -522,3 +522,20 @@ async def test_a_batch_that_waits_when_the_connection_ends_settles_calls(end: An
         await end(session, wire)
         assert await asyncio.gather(*calls) == ["first", "second"]
     assert seen == served
+
+
+async def test_the_parts_of_a_result_that_wait_when_the_peer_ends_its_stream_come_before_its_end() -> None:
+    async with session_and_wire(convention=LspConvention()) as (session, wire):
+
+        async def read() -> list[Any]:
+            return [part async for part in session.stream("gen", {})]
+
+        reading = asyncio.ensure_future(read())
+        request = await wire.next()
+        session._engine.be_late()
+        for part in (1, 2):
+            progress = {"token": request.params["partialResultToken"], "value": part}
+            session._engine.receive(Notification("$/progress", progress))
+        session._engine.receive(Response(request.id, None))
+        session._engine.lose_calls()
+        assert await reading == [1, 2]

@@ -446,10 +446,12 @@ cdef PyObject* default_classes[DEFAULT_CLASSES]  # some whose objects the engine
 
 cdef object raised_exception():
     """The exception that a function of C has set, and not any more."""
+    found = None
     try:
         check_raised()
     except BaseException as error:
-        return error
+        found = error
+    return found
 
 
 cdef char* write_by_default "jsonrpc_fast_write_by_default"(
