@@ -216,11 +216,12 @@ async def test_a_side_that_drains_says_that_it_is_busy() -> None:
     async with session_and_wire({"wait": forever, "m": lambda: 1}, convention=LspConvention()) as (session, wire):
         wire.send(encode(request(1, "wait")))
         await settle()
-        closing = asyncio.ensure_future(session.close(0.01))
+        closing = asyncio.ensure_future(session.close(20))
         await settle()
         wire.send(encode(request(2)))
         wire.send(encode(cancel(2)))
         assert (await wire.next()).error.code == -32009
+        wire.send(encode(cancel(1)))
         await closing
 
 

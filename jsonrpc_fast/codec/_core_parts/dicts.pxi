@@ -201,10 +201,12 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
 cdef char* write_dicts(Output* output, char* at, message, default, option) except NULL:
     """Write a valid message or batch; a line ending may follow without a check of the room."""
     cdef Py_ssize_t start = at - output.start
-    at = write_whole(output, at, message, default, option)
-    if at != NULL:
-        return at
-    at = output.start + start
+    # What `default` returns is bounded with its message, not with the batch, which is one level deeper.
+    if default is None or not isinstance(message, list):
+        at = write_whole(output, at, message, default, option)
+        if at != NULL:
+            return at
+        at = output.start + start
     if not isinstance(message, list):
         return write_unusual(output, at, write_parts(message, Raw, default, option))
     for index, item in enumerate(<list>message):
