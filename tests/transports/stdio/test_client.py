@@ -376,6 +376,7 @@ async def test_what_a_child_leaves_behind_ends_with_it(
     await child.start()
     await eventually(lambda: note.exists() and len(note.read_text().split()) == 2)
     left, daemon = (Path(f"/proc/{pid}") for pid in note.read_text().split())
+    await eventually(lambda: os.getsid(int(daemon.name)) == int(daemon.name))
     await child.close()
     assert child.returncode == 0
     await eventually(lambda: state_of(left) in ("", "Z"))
