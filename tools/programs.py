@@ -25,7 +25,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "mutants": ("python", "tests/isolated/mutants.py"),
     "pictures": (*PYTHON_M, "docs.pictures"),
     "portable": (*PYTHON_M, "tools.portable"),
-    "pure": ("env", "JSONRPC_FAST_PURE=1", *PYTEST, "tests", "--pure-only", "--without-impl", "--any-cost"),
+    "pure": ("env", "JSONRPC_FAST_PURE=1", *PYTEST, "tests", "--pure-only", "--without-impl"),
     "pure_leaks": ("env", "JSONRPC_FAST_PURE=1", *PYTHON_M, "tests.isolated.leaks"),
     "pyodide": (*PYTHON_M, "tools.pyodide"),
     "sanitized": (*PYTHON_M, "tools.sanitized"),

@@ -502,11 +502,7 @@ class Calls:
         if (
             message.id is not None
             or error is None
-            or error.code
-            in (
-                ErrorCode.METHOD_NOT_FOUND,  # says that the request was read
-                ErrorCode.INVALID_PARAMS,
-            )
+            or error.code in (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)  # the request was read
         ):
             return None
         return self._settle_unnamed(Outcome.ERROR, error) or None

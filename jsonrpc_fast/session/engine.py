@@ -51,7 +51,7 @@ _BURST: Final = 10.0
 
 _RESULT: Final = Outcome.RESULT  # looked up once: access to enum members is slow
 
-_SILENCE: Final = ", and nothing has arrived from the peer: it may speak another framing or protocol"
+_SILENCE: Final = ", and nothing has arrived from the peer: it may {}speak another framing or protocol"
 
 
 class Engine(Serving):
@@ -520,7 +520,7 @@ class Engine(Serving):
     def _loss(self) -> ConnectionLost:
         if self.fault is None and self._unsettled is not None:
             return lost("", "the connection is closed, after a message that cannot be read", self._unsettled)
-        closed = "the connection is closed" if self.driver.has_heard else f"the connection is closed{_SILENCE}"
+        closed = "the connection is closed" + ("" if self.driver.has_heard else _SILENCE.format(""))
         return lost(closed, "the connection broke", self.fault)
 
     def _timeout(self) -> CallTimeout:
@@ -528,7 +528,7 @@ class Engine(Serving):
         if self._unsettled is not None:
             text = f"{text}, after a message that cannot be read: {self._unsettled}"
         elif not self.driver.has_heard:
-            text += _SILENCE
+            text += _SILENCE.format("still be busy, or ")
         error = CallTimeout(text)
         error.__cause__ = self._unsettled
         return error

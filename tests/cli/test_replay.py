@@ -61,7 +61,10 @@ def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", **more}}
 
 
-SILENT = "no response came in time, and nothing has arrived from the peer: it may speak another framing or protocol"
+SILENT = (
+    "no response came in time, and nothing has arrived from the peer: it may still be busy, or speak another framing "
+    "or protocol"
+)
 
 
 def replayed(

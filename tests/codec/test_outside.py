@@ -634,6 +634,7 @@ def test_wide_integers_in_payloads(impl: ModuleType, outside: Path) -> None:
         assert describe(impl.decode(text, refusing)) == expected
 
 
+@pytest.mark.ci
 def test_numbers_as_codes(impl: ModuleType, outside: Path) -> None:
     for token in numbers(outside, is_json):
         message = impl.decode(b'{"jsonrpc":"2.0","id":1,"error":{"code":%b,"message":"m"}}' % token.encode())

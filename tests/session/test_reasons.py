@@ -109,6 +109,10 @@ async def test_a_call_whose_peer_answers_with_something_else_and_closes_says_wha
     assert raised.value.__cause__.code is ParseErrorCode.MALFORMED_JSON
 
 
+TIMED_OUT = (
+    "no response came in time, and nothing has arrived from the peer: it may still be busy, or speak another framing "
+    "or protocol"
+)
 SILENCE = ", and nothing has arrived from the peer: it may speak another framing or protocol"
 UNREAD = ", after a message that cannot be read: the text is not JSON; "
 
@@ -143,7 +147,10 @@ async def test_a_call_to_a_silent_peer_says_so() -> None:
 
     server = await asyncio.start_server(be_silent, "127.0.0.1", 0)
     async with Session(TcpClient(*server.sockets[0].getsockname())) as session:
-        with pytest.raises(CallTimeout, match=f"^no response came in time{SILENCE}$"):
+        with pytest.raises(
+            CallTimeout,
+            match=r"in time, and nothing has arrived .* may still be busy, or speak another framing or protocol$",
+        ):
             await session.call("m", timeout=0.05)
     server.close()
 

@@ -311,13 +311,13 @@ class ModernClient(CatalogClient):
         call: ModernCall = origin
         await upstream.start()
         # Of a client that cannot be told from others, no process serves two calls.
-        is_of_anybody = self._is_shared and not upstream.is_modern
+        is_anonymous = self._is_shared and not upstream.is_modern
         alone = None
-        if not upstream.is_modern and method in MAY_NEED_INPUT and (is_of_anybody or self._may_be_asked):
-            alone = self._process(upstream, self._is_unused if is_of_anybody else self._is_free)
+        if not upstream.is_modern and method in MAY_NEED_INPUT and (is_anonymous or self._may_be_asked):
+            alone = self._process(upstream, self._is_unused if is_anonymous else self._is_free)
         if alone is None:
             # The call shares a process: the server has no reason to ask during it, or no process is free.
-            if not is_of_anybody:
+            if not is_anonymous:
                 fitting = self._process(upstream, lambda each: not each.is_full and each not in self._calls)
                 upstream = fitting or upstream
                 if not upstream.is_modern:
