@@ -10,11 +10,13 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
+from inspect import Parameter
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Final,
+    Never,
     NoReturn,
     TypeAlias,
     TypedDict,
@@ -89,7 +91,7 @@ class Caller:
     ) -> Any: ...
 
     async def call(
-        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
+        self, method: str, params: Params = None, *more: Never, returns: Any = UNSET, **options: Unpack[CallOptions]
     ) -> Any:
         """Call a method of the peer and return its result.
 
@@ -121,12 +123,16 @@ class Caller:
             ValueError: JSON-RPC defines a name in `extra`, the carrier does not allow a header or the size of the
                 message, or a timeout is out of range.
         """
-        if returns is UNSET:
-            return await self._send(method, params, True, False, **options)
-        read = result_reader(returns)
-        return read(method, await self._send(method, params, True, True, **options))
+        if more:
+            raise several_params("call")
+        read = None if returns is UNSET else result_reader(returns)
+        try:
+            sending = self._send(method, params, True, read is not None, **options)
+        except TypeError as error:
+            raise _refused("call", self, self._send, options) or error from None
+        return await sending if read is None else read(method, await sending)
 
-    async def notify(self, method: str, params: Params = None, **options: Unpack[SendOptions]) -> None:
+    async def notify(self, method: str, params: Params = None, *more: Never, **options: Unpack[SendOptions]) -> None:
         """Send a notification. An HTTP client returns when the server has accepted it, with a status of 2xx.
 
         Args:
@@ -138,7 +144,13 @@ class Caller:
             RpcError: An HTTP server refuses the message with an error.
             Exception: As in `call`, but no InvalidResponse: any other body of an HTTP response is ignored.
         """
-        await self._send(method, params, False, False, **options)
+        if more:
+            raise several_params("notify")
+        try:
+            sending = self._send(method, params, False, False, **options)
+        except TypeError as error:
+            raise _refused("notify", self, self._send, options) or error from None
+        await sending
 
     if not TYPE_CHECKING:  # type checkers refuse `with`
 
@@ -158,7 +170,7 @@ class BatchCaller(Caller):
     """A caller that can also send several calls in one batch: it defines `_send_batch`, too."""
 
     async def call_batch(
-        self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[SendOptions]
+        self, items: Iterable[BatchItem], *more: Never, returns: Any = UNSET, **options: Unpack[SendOptions]
     ) -> list[Any]:
         """Send several calls and notifications in one batch.
 
@@ -180,18 +192,45 @@ class BatchCaller(Caller):
             Exception: As in `call`.
         """
         # Checked before any wait: an invalid item must not take a place in a queue.
+        if more or not isinstance(items, Iterable):
+            raise TypeError("call_batch takes one list of tuples (method, params) and of notifications")
         items = list(items)
         for item in items:
             if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
                 raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
-        if returns is UNSET:
-            return await self._send_batch(items, False, **options)
-        read = results_reader(returns, [None if isinstance(item, Notification) else item[0] for item in items])
-        return read(await self._send_batch(items, True, **options))
+        read = None
+        if returns is not UNSET:
+            read = results_reader(returns, [None if isinstance(item, Notification) else item[0] for item in items])
+        try:
+            sending = self._send_batch(items, read is not None, **options)
+        except TypeError as error:
+            raise _refused("call_batch", self, self._send_batch, options) or error from None
+        return await sending if read is None else read(await sending)
 
     async def _send_batch(self, items: list[BatchItem], is_typed: bool, *_: Any, **options: Any) -> list[Any]:
         """Send a batch and return its results: see `call_batch`, which converts them."""
         raise NotImplementedError
+
+
+def several_params(name: str) -> TypeError:
+    """Return the exception for params that are given as several arguments.
+
+    Args:
+        name: The method of the caller, such as `call`.
+    """
+    return TypeError(f'{name} takes the params as one list or one dict: {name}("add", [1, 2])')
+
+
+def _refused(name: str, caller: object, send: Callable[..., object], options: Mapping[str, object]) -> TypeError | None:
+    """Return the exception for options that a caller cannot follow, or that are none; None if there are no such."""
+    known = inspect.signature(send).parameters
+    unknown = [option for option in options if option not in known]
+    if not unknown or Parameter.VAR_KEYWORD in {each.kind for each in known.values()}:
+        return None
+    if unknown[0] in CallOptions.__annotations__:
+        return TypeError(f"{name} of {type(caller).__name__} has no option {unknown[0]!r}")
+    cure = "" if name == "call_batch" else f': the params are one list or one dict, as in {name}("add", {{"a": 1}})'
+    return TypeError(f"{name} has no option {unknown[0]!r}{cure}")
 
 
 def blocking_form(

@@ -22,12 +22,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from inspect import signature
 from math import inf
-from typing import Any, Concatenate, Final, TypeAlias
+from typing import Any, Concatenate, Final, Never, TypeAlias
 
 from ..codec import Notification, Params
 from ..codec._backend import decoded
 from ..errors import ConnectionLost, StateError
-from ..handlers.caller import BatchItem, Caller
+from ..handlers.caller import BatchItem, Caller, several_params
 from ..profile import check_batches
 from ..support import check_seconds
 from ..transports.channel import HIGH_WATER_BYTES
@@ -140,7 +140,7 @@ class Calling(StreamCaller):
         self,
         method: str,
         params: Params = None,
-        *,
+        *more: Never,
         on_result: Callable[[Any], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
         timeout: float | Unset | None = UNSET,
@@ -162,6 +162,8 @@ class Calling(StreamCaller):
             ConnectionLost: The connection was lost or closed.
             EncodeError, TypeError: The params cannot be encoded.
         """
+        if more:
+            raise several_params("call_soon")
         run = running()
         is_returned = False
 
@@ -235,7 +237,7 @@ class Calling(StreamCaller):
 
     call_threadsafe: Final = _threadsafe_form(Caller.call)
 
-    def notify_threadsafe(self, method: str, params: Params = None) -> concurrent.futures.Future[None]:
+    def notify_threadsafe(self, method: str, params: Params = None, *more: Never) -> concurrent.futures.Future[None]:
         """Send a notification from another thread.
 
         Args:
@@ -251,6 +253,8 @@ class Calling(StreamCaller):
             StateError: The session is not started, its loop is not running, or `max_calls` notifications from
                 other threads are already waiting: wait for one of their futures first.
         """
+        if more:
+            raise several_params("notify_threadsafe")
         loop = self._started_loop()
         with lock:
             if self._from_threads is None:
@@ -291,11 +295,13 @@ class Calling(StreamCaller):
         self,
         method: str,
         params: Params = None,
-        *,
+        *more: Never,
         extra: Mapping[str, Any] | None = None,
         destination: Destination | None = None,
     ) -> None:
         """Send a notification without waiting for room in the write buffer. The options are as in `notify`."""
+        if more:
+            raise several_params("notify_soon")
         self._started_loop()
         self._engine.notify(method, params, destination, extra)
 

@@ -66,6 +66,8 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
     # Made in advance: unsupported types are refused when the proxy is made, not by the first call.
     read = result_reader(hints.get("return", Any))
+    shown = [each.replace(annotation=Parameter.empty) for each in list(signature.parameters.values())[1:]]
+    taken = inspect.Signature(shown)
     ordered = list(signature.parameters)[1:]  # without self
     names = {name: declared.params.get(name, name) for name in ordered}
     array_kinds = {signature.parameters[name].kind for name in ordered}
@@ -74,7 +76,10 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
         raise TypeError(f"{function.__name__} must not have both positional-only and keyword-only parameters")
 
     def params_of(args: Any, kwargs: Any) -> Any:
-        bound = signature.bind(None, *args, **kwargs)
+        try:
+            bound = signature.bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__} takes {taken}: {error}") from None
         given = bound.arguments
         if is_array:
             # An array has no gaps: an omitted argument before a given one gets its default.

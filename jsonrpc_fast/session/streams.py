@@ -18,11 +18,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Never, Self
 
 from ..codec import Params
 from ..errors import StateError
-from ..handlers.caller import BatchCaller
+from ..handlers.caller import BatchCaller, several_params
 from ..hooks import Outcome
 from ..support import Waiters, check_count, on_failure
 from ..types import UNSET, Unset
@@ -217,7 +217,7 @@ class StreamCaller(BatchCaller):
         self,
         method: str,
         params: Params = None,
-        *,
+        *more: Never,
         timeout: float | None = None,
         idle_timeout: float | Unset | None = UNSET,
         max_items: int = 1000,
@@ -248,6 +248,8 @@ class StreamCaller(BatchCaller):
             TypeError, ValueError: An argument has the wrong type or value, or the params are an array, which cannot
                 carry a token.
         """
+        if more:
+            raise several_params("stream")
         check_count("max_items", max_items, 1, may_be_none=False)
         return Stream(self._begin_stream(method, params, timeout, idle_timeout, max_items, destination))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -18,7 +20,9 @@ import pydantic
 from jsonrpc_fast import Notification, Raw
 from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.handlers.caller import result_reader
-from jsonrpc_fast.session import BatchCaller, BlockingCaller
+from jsonrpc_fast.session import BatchCaller, BlockingCaller, ReconnectingSession, Session, blocking
+from jsonrpc_fast.session.proxies import proxy
+from jsonrpc_fast.transports import memory_pair
 
 from ..support.tables import rows
 
@@ -152,4 +156,91 @@ def test_the_blocking_form_of_a_caller() -> None:
     assert caller.call("a", returns=tuple[int]) == (1,)
     caller.notify("a")
     assert not inspect.iscoroutinefunction(caller.call)
-    assert list(inspect.signature(OwnBlocking.call).parameters) == ["self", "method", "params", "returns", "options"]
+    assert list(inspect.signature(OwnBlocking.call).parameters) == [
+        "self",
+        "method",
+        "params",
+        "more",
+        "returns",
+        "options",
+    ]
+
+
+@contextlib.asynccontextmanager
+async def caller_of(name: str) -> AsyncIterator[Any]:
+    """One caller of each kind, connected as far as it has a connection."""
+    near, far = memory_pair()
+    async with contextlib.AsyncExitStack() as stack:
+        if name == "Own":
+            yield Own()
+        elif name in ("AsyncHttpClient", "HttpClient"):
+            yield getattr(pytest.importorskip("jsonrpc_fast.http.client"), name)("http://127.0.0.1:1/")
+        elif name == "Client":
+            server = pytest.importorskip("jsonrpc_fast.mcp.server").Server("test", "1")
+            yield await stack.enter_async_context(pytest.importorskip("jsonrpc_fast.mcp").connect(server))
+        else:
+            if name == "BlockingSession":
+                client, peer = blocking(near), Session(far)
+                await asyncio.to_thread(stack.enter_context, client)
+                await asyncio.to_thread(client.wait_for, peer.start)
+                yield client
+            else:
+                await stack.enter_async_context(Session(far))
+                session: Any = Session(near) if name == "Session" else ReconnectingSession(lambda: near)
+                yield await stack.enter_async_context(session)
+
+
+async def said_by(function: Any, *args: Any, **kwargs: Any) -> str:
+    """The text of the TypeError that a method raises, wherever it comes."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            await function(*args, **kwargs)
+        elif function.__name__ in ("call_threadsafe", "notify_threadsafe"):
+            await asyncio.wrap_future(function(*args, **kwargs))
+        else:
+            await asyncio.to_thread(lambda: list(function(*args, **kwargs)))
+    except TypeError as error:
+        return str(error)
+    pytest.fail("no TypeError")
+
+
+SEVERAL = 'takes the params as one list or one dict: {0}("add", [1, 2])'
+NO_OPTION = 'has no option \'a\': the params are one list or one dict, as in {0}("add", {{"a": 1}})'
+
+
+@rows(
+    ("name", "methods"),
+    [
+        ("Own", "call notify call_batch"),
+        ("Session", "call notify call_batch call_soon call_threadsafe notify_threadsafe notify_soon stream"),
+        ("ReconnectingSession", "call notify call_batch stream"),
+        ("BlockingSession", "call notify call_batch stream"),
+        ("AsyncHttpClient", "call notify call_batch"),
+        ("HttpClient", "call notify call_batch"),
+        ("Client", "call notify"),
+    ],
+)
+async def test_what_a_caller_says_of_wrong_arguments(name: str, methods: str) -> None:
+    async with caller_of(name) as caller:
+        for method in methods.split():
+            function = getattr(caller, method)
+            if method == "call_batch":
+                cure = "call_batch takes one list of tuples (method, params) and of notifications"
+                assert await said_by(function, ("a", [1]), ("b", [2])) == cure
+                assert await said_by(function, 1) == cure
+                continue
+            shown = method.replace("call_threadsafe", "call")
+            assert await said_by(function, "add", 1, 2) == f"{shown} {SEVERAL.format(shown)}"
+            if method in ("call", "notify", "call_threadsafe"):
+                assert await said_by(function, "add", a=1) == f"{shown} {NO_OPTION.format(shown)}"
+
+
+async def test_what_a_proxy_says_of_wrong_arguments() -> None:
+    class Shop:
+        async def price(self, item: str, *, count: int = 1) -> float:
+            raise NotImplementedError
+
+    shop = proxy(Own(), Shop)
+    taken = "price takes (item, *, count=1)"
+    assert await said_by(shop.price, "tea", 1) == f"{taken}: too many positional arguments"
+    assert await said_by(shop.price) == f"{taken}: missing a required argument: 'item'"
