@@ -3,8 +3,8 @@
 Rules:
 - A session runs in the active environment, which has the group `dev` and the extra `test`. Only the sessions that test
   an installation, or another Python, make an environment of their own, with uv where there is one.
-- A command of one step is a row of PROGRAMS in `tools/programs.py`: `nox -s run -- fuzz --seconds 600`. NIGHTLY, there
-  too, has what takes long, or runs on more loops, Pythons and examples than a change needs.
+- A command of one step is a row of PROGRAMS in `tools/programs.py`: `nox -s run -- fuzz --seconds 600`. NIGHTLY in
+  `tools/nightly.py` has what takes long, or runs on more loops, Pythons and examples than a change needs.
 - `.ci/run` runs these sessions, so each command is written once. The logic that can be tested is in `tools/`.
 - The core is built once: `build` makes the wheel that the other sessions install.
 """
@@ -22,7 +22,7 @@ import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tools.packages import ROOT, built, commit_time, extras, unpack
-from tools.programs import FREE_THREADED, NIGHTLY, PROGRAMS, PYTEST, PYTHONS
+from tools.programs import FREE_THREADED, PROGRAMS, PYTEST, PYTHONS
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types", "tests"]
@@ -128,32 +128,19 @@ def run(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run everything that takes long, one after another; `-- fuzz guided` chooses some."""
-    names = {name.partition("-")[0] for name, *_ in NIGHTLY}
-    if unknown := set(session.posargs) - names:
-        session.error(f"not among the nightly runs: {', '.join(sorted(unknown))}")
-    failed = []
-    for name, *arguments in NIGHTLY:
-        if not session.posargs or name.partition("-")[0] in session.posargs:
-            command = ("-s", "run", "--", name) if name in PROGRAMS else ("-s", name, "--")
-            try:
-                session.run("nox", *command, *arguments)
-            except nox.command.CommandFailed:
-                failed.append(" ".join([name, *arguments]))
-    if failed:
-        session.error(f"failed: {'; '.join(failed)}")
+    """Run everything that takes long; `-- fuzz guided` chooses some, `--scale 0.1` shortens it, `--help` says more."""
+    session.run("python", "-m", "tools.nightly", *session.posargs)
 
 
 @nox.session(venv_backend=OWN)
 def guided(session: nox.Session) -> None:
-    """Run each fuzz target for ten minutes on inputs that coverage guides; `-- decode 60` runs one for a minute."""
+    """Run each fuzz target for ten minutes on inputs that coverage guides; `-- decode --seconds 60` runs one."""
     session.install("-e", ".[test]", "atheris>=2.3", env=CORE)
     code = "from tests.fuzz.__main__ import load_targets; print(*load_targets())"
-    names, seconds = str(session.run("python", "-c", code, silent=True)).split(), "600"
-    if session.posargs:
-        names, seconds = [session.posargs[0]], (*session.posargs[1:], seconds)[0]
-    for name in names:
-        session.run("python", "-m", "tests.fuzz.guided", name, f"-max_total_time={seconds}")
+    names = str(session.run("python", "-c", code, silent=True)).split()
+    chosen, _, seconds = " ".join(session.posargs).partition("--seconds ")
+    for name in chosen.split() or names:
+        session.run("python", "-m", "tests.fuzz.guided", name, f"-max_total_time={seconds or 600}")
 
 
 @nox.session(venv_backend=OWN)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tools import release, sanitized
+from tools.nightly import NIGHTLY, scaled
 from tools.packages import extras
-from tools.programs import NIGHTLY, PROGRAMS
+from tools.programs import PROGRAMS
 
 from ..support.places import ROOT
 
@@ -48,6 +49,11 @@ def test_a_night_runs_what_there_is_and_the_workflow_runs_all_of_it(sessions: An
     workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
     [block] = re.findall(r"sessions:\n((?: {10}- .*\n)+)", workflow)
     assert set(block.replace("-", " ").split()) == names_of(NIGHTLY)
+
+
+def test_a_shorter_night_runs_the_same_rows_for_less_time() -> None:
+    assert scaled(["fuzz", "--seconds", "3600", "--seed", "7"], 0.1) == ["fuzz", "--seconds", "360", "--seed", "7"]
+    assert scaled(["build"], 0.1) == ["build"]
 
 
 def test_each_program_is_there() -> None:

@@ -1,0 +1,156 @@
+"""Run what takes long, and write one table of it: the name of each run, its seconds, its counts and its result.
+
+Rules:
+- A row is run once for each commit. An interrupted night goes on where it stopped; `--again` starts anew.
+- What a row prints is in `build/nightly/NAME.log`. Its last line is the row's result in the table.
+- `build` comes first, and alone. With `--lanes 2` two of the other rows run at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from .packages import ROOT
+from .programs import FREE_THREADED, PROGRAMS, PYTHONS
+
+FOLDER: Final = ROOT / "build" / "nightly"
+ROWS: Final = FOLDER / "rows.ndjson"
+LENGTHS: Final = ("--seconds", "--conversations", "--iterations")
+"""The options that say how long a run is."""
+TODAY: Final = time.strftime("%Y%m%d")
+"""The seed. It changes each day, and the report of a failure can name it."""
+CHAOS: Final = ("soak", "tests.isolated.session_chaos", "--seconds", "300", "--seed", TODAY, "--loop")
+NIGHTLY: Final[list[tuple[str, ...]]] = [
+    ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
+    ("pure", "--ci"),
+    ("without_orjson", "--slow"),
+    *[(f"free_threaded-{version}",) for version in FREE_THREADED],
+    *[(name,) for name in ("pypy", "build", "reproducible", "pyodide", "check_packages", "docs_alone", "portable")],
+    *[(name,) for name in ("no_compiler", "installed", "pages", "lowest", "sdist")],
+    *[(f"pythons-{version}", "--slow") for version in PYTHONS],
+    *[(f"pythons-{version}", "pure-wheel", "--ci") for version in PYTHONS],
+    ("coverage",),
+    ("mutants",),
+    ("hostile",),
+    ("hostile_ratios",),
+    ("leaks",),
+    ("pure_leaks",),
+    ("simulation", "--conversations", "1000000", "--first", TODAY),
+    *[(*CHAOS, loop) for loop in ("asyncio", "uvloop", "debug")],
+    (*CHAOS, "uvloop", "--together"),
+    *[("soak", f"tests.isolated.{name}") for name in ("transport_soak", "stream_memory", "tls_closes", "mcp_hostile")],
+    ("threads", "--seconds", "600", "--seed", TODAY),
+    ("thread_sanitizer", "--seconds", "600", "--seed", TODAY),
+    ("sanitized",),
+    ("sanitized", "-m", "tests.isolated.hooks", "--seconds", "600"),
+    ("sanitized", "-m", "tests.isolated.allocations", "--seconds", "600"),
+    ("allocations", "--seconds", "600"),
+    ("fuzz", "--seconds", "3600", "--seed", TODAY),
+    ("guided", "--seconds", "600"),
+    ("conformance",),
+    ("adapters",),
+    ("dropin",),
+]
+"""A session or a program, and its arguments, in this order; what needs `dist` stands after `build`."""
+
+
+def scaled(row: Sequence[str], scale: float) -> list[str]:
+    """Return a row whose length is multiplied: `--seconds 600` times 0.1 is `--seconds 60`."""
+    before = ("", *row)
+    return [str(round(int(word) * scale)) if last in LENGTHS else word for last, word in zip(before, row, strict=False)]
+
+
+def run(row: Sequence[str], commit: str) -> dict[str, Any]:
+    """Run a row, and return what the table says of it."""
+    name, *arguments = row
+    log = FOLDER / f"{re.sub(r'[^a-z0-9.]+', '-', ' '.join(row).lower())[:80]}.log"
+    command = ("-s", "run", "--", name) if name in PROGRAMS else ("-s", name, "--")
+    start = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nox", *command, *arguments], stdout=output, stderr=subprocess.STDOUT, cwd=ROOT
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith("nox > ")] or [line[6:] for line in lines]
+    skipped = [line[6:] for line in lines if re.match("nox > .*(skipped|Missing interpreter)", line)]
+    line = (skipped or said or [""])[-1].strip("= ")
+    result = "failed" if process.returncode else "skipped" if "skipped:" in line or skipped else "passed"
+    return {
+        "commit": commit,
+        "row": " ".join(row),
+        "seconds": round(time.monotonic() - start),
+        "processor_seconds": round(usage.ru_utime + usage.ru_stime),
+        "result": result,
+        "last": re.sub(r"\x1b\[[0-9;]*m", "", line)[:200],
+    }
+
+
+def recorded(commit: str) -> dict[str, dict[str, Any]]:
+    """Return the rows that were run on a commit, by name; of a row that was run again, the last."""
+    found = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    return {record["row"]: record for record in found if record["commit"] == commit}
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """Return the table of `docs/proof.md`."""
+    lines = ["| run | seconds | processor seconds | result | its last line |", "|---|---|---|---|---|"]
+    for record in records:
+        last = record["last"].replace("|", "\\|")
+        cells = (f"`{record['row']}`", record["seconds"], record["processor_seconds"], record["result"], last)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="nox -s nightly --", description="Run what takes long.")
+    parser.add_argument("names", nargs="*", help="only these")
+    parser.add_argument("--scale", type=float, default=1, help="multiply the length of each run")
+    parser.add_argument("--lanes", type=int, default=1, help="how many rows run at the same time")
+    parser.add_argument("--again", action="store_true", help="also what has passed on this commit")
+    parser.add_argument("--table", action="store_true", help="only print the table of this commit")
+    options = parser.parse_args()
+    names = {name.partition("-")[0] for name, *_ in NIGHTLY}
+    if unknown := set(options.names) - names:
+        parser.error(f"not among the nightly runs: {', '.join(sorted(unknown))}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    rows = [scaled(row, options.scale) for row in NIGHTLY]
+    passed = {name for name, record in recorded(commit).items() if record["result"] == "passed" and not options.again}
+    chosen = [
+        row
+        for row in rows
+        if (not options.names or row[0].partition("-")[0] in options.names) and " ".join(row) not in passed
+    ]
+
+    def one(row: Sequence[str]) -> None:
+        record = run(row, commit)
+        print(f"{record['result']} in {record['seconds']} s: {record['row']}: {record['last']}", flush=True)
+        with ROWS.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    if not options.table:
+        for row in chosen:
+            if row == ["build"]:
+                one(row)
+        with ThreadPoolExecutor(options.lanes) as lanes:
+            list(lanes.map(one, [row for row in chosen if row != ["build"]]))
+    records = recorded(commit)
+    print(table(list(records.values())))
+    return int(any(record["result"] == "failed" for record in records.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
