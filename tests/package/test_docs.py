@@ -107,17 +107,18 @@ def test_a_program_that_is_missing_skips_the_test(monkeypatch: pytest.MonkeyPatc
 
 
 def follow(page: Path, folder: Path, **variables: str) -> None:
-    """Run the code and the commands of a page, in this environment and with a free port in place of 8000."""
-    port = str(free_port())
+    """Run the code and the commands of a page, in this environment and with free ports in place of 4000 and 8000."""
+    ports = {"4000": str(free_port()), "8000": str(free_port())}
     # `python` in an example is the Python that runs the tests.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with Reader(folder, {**own, "PATH": path, "PYTHONPATH": str(PACKAGE.parent), **variables}) as reader:
         for kind, text in steps(page):
+            text = re.sub(r"\b(4000|8000)\b", lambda found: ports[found[0]], text)
             if kind == "python":
                 reader.run_code(text)
             elif kind == "console":
-                reader.run_commands(text.replace("8000", port))
+                reader.run_commands(text)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")

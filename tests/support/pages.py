@@ -1,8 +1,9 @@
 """Read the documentation pages and run what a reader would run: code, commands and `pip install`.
 
-- Each block of code is a script. If it begins with `# NAME.py`, it is saved under that name for the blocks after it.
-- In a block of the language `console`, `$ ` begins a command, and its output follows; `...` is any output. `uvicorn`
-  continues while the rest of the page runs.
+- Each block of code is a script. If it begins with `# NAME.py`, it is saved under that name for the blocks after it;
+  one that ends with `.run())` is a server, which a command of the page starts.
+- In a block of the language `console`, `$ ` begins a command, and its output follows; `...` is any output. A server,
+  whose command is `uvicorn` or whose output begins with `listening on`, continues while the rest of the page runs.
 - `pip install` may be in the text or in a shell block.
 """
 
@@ -93,14 +94,16 @@ class Reader(contextlib.ExitStack):
         named = _FILE_NAME.match(text)
         path = self._folder / (named[1] if named else f"script_{self._scripts}.py")
         path.write_text(text, encoding="utf-8")
+        if named and text.endswith(".run())\n"):
+            return
         done = self._run("python", "-W", "error", path.name)
         assert (done.returncode, done.stdout.partition("Traceback")[1]) == (0, ""), f"{text}\n{done.stdout}"
 
     def run_commands(self, text: str) -> None:
         """Run the commands of a block, and compare their output."""
         for command, output in commands(text):
-            if command.startswith("uvicorn "):
-                self._start(command)
+            if command.startswith("uvicorn ") or output.startswith("listening on "):
+                self._start(command, output or command)
                 continue
             done = self._run("sh", "-c", command)
             found = done.stdout if done.stdout[-1:] in ("", "\n") else f"{done.stdout}\n"  # curl adds no line ending
@@ -120,8 +123,8 @@ class Reader(contextlib.ExitStack):
             check=False,
         )
 
-    def _start(self, command: str) -> None:
-        [port] = map(int, re.findall(r"\b\d{4,5}\b", command))
+    def _start(self, command: str, place: str) -> None:
+        [port] = map(int, re.findall(r"\b\d{4,5}\b", place))
         process = subprocess.Popen(
             ["sh", "-c", f"exec {command}"],
             cwd=self._folder,

@@ -72,16 +72,20 @@ def run_stdio(
     fill_closed_descriptors()
     transport = StdioServer(**options)
     transport.channel.restores_streams = False
-    signals = _Signals(transport, on_signal, grace_seconds)
+
+    def stop() -> None:
+        if on_signal is not None:
+            on_signal()
+        # After the tasks that `on_signal` wakes.
+        asyncio.get_running_loop().call_soon(transport.request_stop, grace_seconds)
+
+    signals = Signals(stop, transport.disconnect, grace_seconds)
     try:
         with _ends_after_stdin(end_seconds):
             code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
-    # By the signal, not with an exit code, so that the parent, such as a shell or systemd, sees why the process ended.
-    if signals.received:
-        signal.signal(signals.received[0], signal.SIG_DFL)
-        os.kill(os.getpid(), signals.received[0])
+    signals.end_process()
     return code
 
 
@@ -119,30 +123,40 @@ def _ends_after_stdin(seconds: float | None) -> Iterator[None]:
         os.close(watched)
 
 
-class _Signals:
-    """Closes a transport at a signal: the first one lets work finish, a second one does not wait."""
+class Signals:
+    """Ends the program at a signal: the first one lets the work finish, a second one does not wait.
+
+    Args:
+        stop: Called at the first signal.
+        end: Called at each further one, and awaited by `finish`.
+        grace_seconds: How long after the first signal child processes of clients in this process are killed; None:
+            only at the second one.
+
+    Attributes:
+        received: The signals so far.
+    """
 
     def __init__(
-        self, transport: StdioServer, on_signal: Callable[[], object] | None, grace_seconds: float | None
+        self, stop: Callable[[], object], end: Callable[[], Coroutine[Any, Any, None]], grace_seconds: float | None
     ) -> None:
         self.received: list[signal.Signals] = []
-        self._transport = transport
-        self._on_signal = on_signal
+        self._stop = stop
+        self._end = end
         self._grace_seconds = grace_seconds
-        self._closing: list[asyncio.Task[None]] = []
+        self._ending: list[asyncio.Task[None]] = []
 
     def handle(self) -> None:
         """Handle signals from now on, in the running loop."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._close, number)
+                loop.add_signal_handler(number, self._handle, number)
             if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-                loop.add_signal_handler(signal.SIGHUP, self._close, signal.SIGHUP)
+                loop.add_signal_handler(signal.SIGHUP, self._handle, signal.SIGHUP)
 
     async def finish(self) -> None:
-        """Wait for the work that the signals began; the transport is closed. Then a signal ends the process at once."""
-        await asyncio.gather(*self._closing)
+        """Wait for the work that the signals began; everything is closed. Then a signal ends the process at once."""
+        await asyncio.gather(*self._ending)
         if sys.platform != "win32":
             # A task that ignores its cancellation would keep the loop, and the process with it, from ending.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -151,24 +165,29 @@ class _Signals:
                     # if another came first.
                     signal.signal(number, signal.SIG_DFL)
 
-    def _close(self, number: signal.Signals) -> None:
+    def end_process(self) -> None:
+        """End the process by the first signal, if there was one; the loop has ended.
+
+        Not with an exit code, so that the parent, such as a shell or systemd, sees why the process ended.
+        """
+        if self.received:
+            signal.signal(self.received[0], signal.SIG_DFL)
+            os.kill(os.getpid(), self.received[0])
+
+    def _handle(self, number: signal.Signals) -> None:
         loop = asyncio.get_running_loop()
-        transport = self._transport
         self.received.append(number)
         if len(self.received) > 1:
             signal_children("SIGKILL")
-            self._closing.append(loop.create_task(transport.disconnect()))
+            self._ending.append(loop.create_task(self._end()))
             return
         if self._grace_seconds is not None:
             loop.call_later(self._grace_seconds, signal_children, "SIGKILL")
-        if self._on_signal is not None:
-            self._on_signal()
-        # After the tasks that `on_signal` wakes.
-        loop.call_soon(transport.request_stop, self._grace_seconds)
+        self._stop()
 
 
 async def _run(
-    serve: Callable[[StdioServer], Coroutine[Any, Any, object]], transport: StdioServer, signals: _Signals
+    serve: Callable[[StdioServer], Coroutine[Any, Any, object]], transport: StdioServer, signals: Signals
 ) -> int:
     loop = asyncio.get_running_loop()
     signals.handle()

@@ -120,6 +120,13 @@ class _AcceptedStream(StreamTransport):
                 self.channel_events.received = self.received
 
 
+def _address_text(listening: socket.socket) -> str:
+    address = listening.getsockname()
+    if isinstance(address, tuple):  # of an IPv6 socket there are four parts
+        return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+    return os.fsdecode(address)
+
+
 class StreamServer:
     """The base of servers that accept connections; see `TcpServer` and `UnixServer`.
 
@@ -256,6 +263,59 @@ class StreamServer:
         # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()
+
+    def run(self, *, grace_seconds: float | None = 5.0) -> int:
+        """Run the server until a signal ends it: the main function of a program.
+
+            raise SystemExit(TcpServer(serving(handlers), "127.0.0.1", 4000).run())
+
+        SIGINT (Ctrl-C), SIGTERM and SIGHUP close it; a second one does not wait for the work in progress. stderr says
+        where the server listens. A program that has an event loop calls `start` and `close`.
+
+        Args:
+            grace_seconds: As in `close`. Child processes of clients in this process are killed after that time.
+
+        Returns:
+            The exit code: 0 if something else has closed the server, 1 if the address cannot be used, which stderr
+            says, or 130 after Ctrl-C on Windows. After a signal the process ends by it, and nothing is returned.
+
+        Raises:
+            TypeError, ValueError: `grace_seconds` is not a duration.
+        """
+        from ..stdio.main import Signals, fill_closed_descriptors  # not needed by servers that `start`
+
+        check_seconds("grace_seconds", grace_seconds)
+        fill_closed_descriptors()
+        stopped = asyncio.Event()
+        signals = Signals(stopped.set, self._abort_all, grace_seconds)
+
+        async def main() -> int:
+            signals.handle()
+            try:
+                await self.start()
+            except OSError as error:
+                print(f"cannot listen: {error}", file=sys.stderr)
+                return 1
+            assert self._server is not None
+            print(f"listening on {', '.join(map(_address_text, self._server.sockets))}", file=sys.stderr)
+            loop = asyncio.get_running_loop()
+            waiting = [loop.create_task(stopped.wait()), loop.create_task(self._server.wait_closed())]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await self.close(grace_seconds=grace_seconds)
+            waiting[0].cancel()
+            await signals.finish()
+            return 0
+
+        try:
+            code = asyncio.run(main())
+        except KeyboardInterrupt:  # Windows, where the loop handles no signals
+            return 130
+        signals.end_process()
+        return code
+
+    async def _abort_all(self) -> None:
+        for connection in list(self._connections):
+            await connection.disconnect()
 
     def _free_address(self) -> None:
         """Free the address after the server has stopped listening; subclasses override this."""

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from jsonrpc_fast.transports import StreamTransport, TcpClient, TcpServer, UnixC
 from jsonrpc_fast.transports.stream import server as server_module
 
 from ...support.clock import moving_clock
+from ...support.stdio_process import script
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, reset, serving
 from ...support.waiting import eventually, forever, results_of, settle
@@ -528,3 +531,80 @@ async def test_clients_that_only_listen_need_no_first_message() -> None:
         assert (server.connections, server._silent_timer) == (1, None)
         writer.close()
         assert await reader.read() == b""
+
+
+@needs_unix
+@rows("kind", ["tcp", "path", "ipv6"])
+def test_run_ends_when_its_server_is_closed_and_says_where_it_listened(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    closing = []
+
+    async def serve(transport: StreamTransport) -> None:
+        closing.append(asyncio.create_task(server.close(drain_seconds=0)))  # the client does not read
+
+    family = {"tcp": socket.AF_INET, "path": socket.AF_UNIX, "ipv6": socket.AF_INET6}[kind]
+    sock = socket.socket(family)
+    sock.bind(str(tmp_path / "socket") if kind == "path" else ("::1" if kind == "ipv6" else "127.0.0.1", 0))
+    address = sock.getsockname()
+    server = (UnixServer if kind == "path" else TcpServer)(serve, sock=sock)
+    with socket.socket(family) as client:
+        sock.listen()
+        client.connect(address)
+        assert server.run() == 0
+    text = address if kind == "path" else f"{f'[{address[0]}]' if kind == 'ipv6' else address[0]}:{address[1]}"
+    assert capfd.readouterr().err == f"listening on {text}\n"
+    assert closing[0].done()
+
+
+def test_run_says_that_its_address_is_in_use(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert TcpServer(echo, *taken.getsockname()).run() == 1
+    assert capfd.readouterr().err.startswith("cannot listen: [Errno ")
+    with pytest.raises(ValueError, match="grace_seconds"):
+        TcpServer(echo, "127.0.0.1", 0).run(grace_seconds=-1)
+
+
+RUN = """
+    import asyncio, os, sys
+    from jsonrpc_fast import Response
+    from jsonrpc_fast.transports import TcpServer
+
+    async def serve(transport):
+        async def work(number):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep({seconds})
+            transport.send(Response(1, number))
+            await transport.close()
+
+        def begin(message):
+            tasks.append(asyncio.create_task(work(message.params[0])))
+
+        transport.onmessage, transport.onstop = begin, stopped
+        await transport.start()
+
+    def stopped(grace_seconds):
+        print("stopped", grace_seconds, file=sys.stderr, flush=True)
+
+    tasks = []
+    sys.exit(TcpServer(serve, "127.0.0.1", 0).run(grace_seconds=30))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_signal_ends_run_after_the_work_and_a_second_one_at_once(number: signal.Signals, waits: bool) -> None:
+    command = script(RUN.replace("{seconds}", "0.05" if waits else "1000"))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        port = int(process.stderr.readline().rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 20) as client:
+            client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[%d]}\n' % number)
+            assert process.stderr.readline() == "stopped 30\n"
+            if not waits:
+                process.send_signal(number)
+            with contextlib.suppress(ConnectionResetError):
+                received = client.recv(1000)
+                assert received == (b'{"jsonrpc":"2.0","id":1,"result":%d}\n' % number if waits else b"")
+        assert (process.wait(20), process.stderr.read()) == (-number, "")
