@@ -100,6 +100,7 @@ class RedisEventStore:
         self._writing: dict[str, _Writing] = {}
         self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
         self._paused_until = 0.0
+        self._said = ""  # the last refusal in the log
         self._renewal: asyncio.TimerHandle | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}  # at most one for each purpose
         self._followers: dict[bytes, set[asyncio.Event]] = {}  # by channel
@@ -285,6 +286,9 @@ class RedisEventStore:
                 self._queue.clear()
                 raise
             else:
+                for command, response in zip(commands, responses, strict=True):
+                    if isinstance(response, Exception) and command[0] != "XADD":  # `_write` reports that one
+                        self._say("Redis refused a command: %s", response)
                 rest = iter(responses)
                 for queued, future in some:
                     own = [next(rest) for _ in queued]
@@ -308,6 +312,12 @@ class RedisEventStore:
                 if delay is None:
                     raise
                 await asyncio.sleep(delay)
+
+    def _say(self, text: str, fault: Exception) -> None:
+        """Log why something is refused, unless that was the last refusal."""
+        if self._said != str(fault):
+            self._said = str(fault)
+            _logger.warning(text, fault)
 
     def _take_queued(self) -> list[tuple[_Commands, asyncio.Future[list[Any]]]]:
         """Remove commands from the queue, enough for a pipeline of moderate size."""
@@ -399,7 +409,8 @@ class RedisEventStore:
                     if message is not None:
                         for event in self._followers.get(message["channel"], ()):
                             event.set()
-            except (RedisError, OSError):
+            except (RedisError, OSError) as error:
+                self._say("Redis does not announce events, so that followers in other workers get them late: %s", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
             finally:
                 with contextlib.suppress(RedisError, OSError):

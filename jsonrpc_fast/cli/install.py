@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         entry, name = _entry_of(options)
         path = _path_of(options)
-        before, settings = _read(path)
+        before, settings, fault = _read(path)
     except (OSError, ValueError) as error:
         print_error(str(error) if isinstance(error, ValueError) else f"{error.filename}: {error.strerror}")
         return FAILURE
@@ -74,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
     servers = settings.setdefault(host.key, {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
         text = json.dumps({host.key: {name: entry}}, indent=2, ensure_ascii=False)
-        print_error(f"{escape(str(path))} cannot be changed: it is not plain JSON. Add this to it:\n{text}")
+        why = fault or f"its {host.key} is not an object"
+        print_error(f"{escape(str(path))} cannot be changed: {why}. Add this to it:\n{text}")
         return FAILURE
     if servers.get(name) == entry:
         print(f"{escape(str(path))} has this entry already")
@@ -134,27 +135,29 @@ def _path_of(options: argparse.Namespace) -> Path:
     return host.of_user()
 
 
-def _read(path: Path) -> tuple[str, Any]:
-    """Return the text of a file and its value; "" and {} without one, and None for what is not plain JSON."""
+def _read(path: Path) -> tuple[str, Any, str]:
+    """Return the text of a file, "" without one; its value; and why it has none, "" if it has."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        return "", {}
-    except UnicodeDecodeError:
-        return "", None
+        return "", {}, ""
+    except UnicodeDecodeError as error:
+        return "", None, f"it is not plain JSON: {error.reason} at byte {error.start}"
     if not text.strip():
-        return text, {}
+        return text, {}, ""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a member is there twice")  # writing it again would lose one of them
+            raise ValueError("it has a member twice")  # writing it again would lose one of them
         return found
 
     try:
-        return text, json.loads(text, object_pairs_hook=unique)
-    except ValueError:
-        return text, None
+        return text, json.loads(text, object_pairs_hook=unique), ""
+    except json.JSONDecodeError as error:
+        return text, None, f"it is not plain JSON, at line {error.lineno}, column {error.colno}"
+    except ValueError as error:
+        return text, None, str(error)
 
 
 def _show(path: Path, before: str, after: str) -> None:

@@ -62,12 +62,16 @@ def run(words: Sequence[str]) -> int:
         name, *arguments = arguments
         # Like `python -m`.
         sys.path.insert(0, os.getcwd())
+        why = ""
         try:
             spec = find_spec(name)
-        except (ImportError, ValueError):
+        except (ImportError, ValueError) as error:
             spec = None
+            # A package above it may need a module that is missing.
+            if not f"{name}.".startswith(f"{getattr(error, 'name', None)}."):
+                why = f": {error}"
         if spec is None:
-            return _fail(f"there is no module {escape(name)}", NOT_FOUND)
+            return _fail(f"there is no module {escape(name)}{escape(why)}", NOT_FOUND)
         path = name
     else:
         found = _found(name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -215,7 +214,7 @@ class _Tap:
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
-        with contextlib.suppress(httpx2.HTTPError):  # uvicorn closes the connection of an unfinished response
+        try:
             # Raw: the client gets the bytes as the server sent them, compressed ones included.
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:
@@ -224,6 +223,8 @@ class _Tap:
             if is_json or is_stream:
                 self._watcher.add(side, b"")
             await send({"type": "http.response.body", "body": b""})
+        except httpx2.HTTPError as error:  # uvicorn closes the connection of an unfinished response
+            self._watcher.add("<-", b"", f"the response broke off: {type(error).__name__}")
 
 
 async def _refuse(send: Any, data: bytes) -> None:

@@ -261,7 +261,9 @@ class _Exchange:
 
     def failed(self, upstream: _Upstream, error: Exception, now: float) -> None:
         """Count a failed attempt, and raise the exception if it is the last one."""
-        self._rest(upstream, now, type(error).__name__, None)
+        # The text of another error may hold what the server sent.
+        why = f": {error}" if isinstance(error, httpx2.ConnectError) else ""
+        self._rest(upstream, now, f"{type(error).__name__}{why}", None)
         # Without a connection nothing was sent. A read or write error comes after the request has begun to be sent.
         was_refused = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
         may_continue = self._may_continue(now, was_refused)

@@ -309,6 +309,33 @@ async def test_a_key_of_another_type(
     assert len(caplog.records) <= 1
 
 
+@rows(
+    ("forbidden", "said"),
+    [
+        # The stream would expire under its worker.
+        ("-pexpire", "Redis refused a command: this user has no permissions to run the 'pexpire' command"),
+        ("-subscribe", "Redis does not announce events, so that followers in other workers get them late: "),
+    ],
+)
+async def test_what_redis_refuses_is_logged_once(
+    server: RedisServer, caplog: pytest.LogCaptureFixture, forbidden: str, said: str
+) -> None:
+    caplog.clear()
+    await command(server, "FLUSHALL")
+    await command(server, "ACL", "SETUSER", "default", forbidden)
+    try:
+        async with store_at(server) as store:
+            for _ in range(3):
+                await append(store, f"s/{_}", b"a")
+            following = asyncio.ensure_future(anext(store.follow("s/1-1")))
+            await eventually(lambda: caplog.records)
+            following.cancel()
+            await asyncio.wait([following])
+    finally:
+        await command(server, "ACL", "SETUSER", "default", "+@all")
+    assert [record.getMessage().startswith(said) for record in caplog.records] == [True]
+
+
 async def test_wrong_options() -> None:
     client = redis.asyncio.Redis()
     with pytest.raises(ValueError, match="max_events"):

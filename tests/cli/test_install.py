@@ -81,14 +81,25 @@ def test_what_is_there_keeps_its_value_and_its_order(home: Path, capsys: pytest.
     assert len(os.listdir(path.parent)) == 2
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, /* why */ "b": 2}', '{"a": 1, "a": 2}', "[]", '{"mcpServers": []}', "\xff"])
-def test_a_file_that_is_not_plain_json_is_left_alone(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@rows(
+    ("text", "why"),
+    [
+        ('{"a": 1,\n /* why */ "b": 2}', "it is not plain JSON, at line 2, column 2"),
+        ('{"a": 1, "a": 2}', "it has a member twice"),
+        ("[]", "its mcpServers is not an object"),
+        ('{"mcpServers": []}', "its mcpServers is not an object"),
+        ("{\xff", "it is not plain JSON: invalid start byte at byte 1"),
+    ],
+)
+def test_a_file_that_cannot_be_changed_is_left_alone(
+    text: str, why: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = home / ".cursor" / "mcp.json"
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="latin-1")
     assert main(["install", "--yes", "--client", "cursor", "server.py"]) == 2
     said = capsys.readouterr().err
-    assert "not plain JSON" in said
+    assert f"mcp.json cannot be changed: {why}. Add this to it:\n" in said
     assert '"server": {' in said  # for its owner
     assert path.read_text(encoding="latin-1") == text
     assert os.listdir(path.parent) == ["mcp.json"]

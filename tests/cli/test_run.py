@@ -184,9 +184,16 @@ def test_a_folder_that_is_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_modules_that_are_not_there() -> None:
+def test_modules_that_are_not_there(tmp_path: Path) -> None:
     done = run("run", "-m", "nothing.at.all")
     assert (done.returncode, done.stderr) == (127, "jsonrpc-fast run: there is no module nothing.at.all\n")
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "__init__.py").write_text("import missing_library")
+    done = run("run", "-m", "outer.inner", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        127,
+        "jsonrpc-fast run: there is no module outer.inner: No module named 'missing_library'\n",
+    )
     assert run("run", "-m").returncode == 2
     assert run("run").returncode == 2
 

@@ -147,3 +147,20 @@ async def test_a_stream_that_one_side_closes_is_closed_on_the_other(by: str, tmp
             await closed.wait()
         else:
             assert [chunk async for chunk in chunks] == []
+
+
+@pytest.mark.ci
+async def test_a_response_that_breaks_off_is_logged(tmp_path: Path) -> None:
+    async def cut(request: HttpRequest, reply: Reply) -> None:
+        reply.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+        await reply.writer.drain()
+        reply.writer.close()
+
+    async with (
+        http_script(cut) as server,
+        tapping(f"http://127.0.0.1:{server.port}", tmp_path / "log") as url,
+        httpx2.AsyncClient(timeout=30) as http,
+    ):
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await http.post(url, json={})
+    assert "<- the response broke off: RemoteProtocolError" in (tmp_path / "log").read_text()

@@ -366,7 +366,7 @@ def test_the_log_names_the_host_alone(http: Any, clock: Clock, caplog: pytest.Lo
     upstreams = Upstreams("http://u:sesame@a/sesame", transport=http.MockTransport(servers.handle), rest_seconds=0)
     call(clock, False, upstreams)
     assert [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.http"] == [
-        "the upstream a failed (ConnectError) and is not used for 0.0 s"
+        "the upstream a failed (ConnectError: ConnectError) and is not used for 0.0 s"
     ]
 
 

@@ -257,11 +257,12 @@ class Service:
                 task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
+        if self._jetstream is None:  # a stream sends again what is not acknowledged
+            for message in unserved:
+                with contextlib.suppress(NatsError):  # the hooks are told of it in any case
+                    await self._refuse(message, "the service has stopped")
         if self._connection.is_connected:
             with contextlib.suppress(NatsError):
-                if self._jetstream is None:  # a stream sends again what is not acknowledged
-                    for message in unserved:
-                        await self._refuse(message, "the service has stopped")
                 await self._connection.flush(broker_seconds)
 
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:

@@ -277,7 +277,8 @@ class McpEndpoint:
         if known is not schema:
             try:
                 expected = parameter_headers(schema)
-            except ValueError:  # clients do not use this tool
+            except ValueError as error:
+                _logger.warning("the tool %.60r is left out by clients: %s", name, error)
                 expected = {}
             if len(self._parameters) >= 1024:  # among them are tools that have been removed
                 self._parameters.clear()

@@ -128,12 +128,15 @@ class JwtVerifier:
             algorithm = header.get("alg")
             # Checked before the key is looked up: a made-up algorithm must not cause the keys to be fetched again.
             if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+                _report("its algorithm (alg) is not one of `algorithms`")
                 return None
             key = await self._key(header.get("kid"), algorithm)
             if key is None:
+                _report("the issuer has no such key (kid)")
                 return None
             claims: dict[str, Any] = self._jwt.decode(token, key, algorithms=[algorithm])
-        except jwt.PyJWTError:
+        except jwt.PyJWTError as error:  # by its kind: its text could hold parts of the token
+            _report(type(error).__name__)
             return None
         return claims if _is_for_us(claims, self._issuer, self._audience) else None
 
@@ -242,7 +245,10 @@ class IntrospectionVerifier:
         except Exception as error:
             _log("the issuer did not say whether a token is valid", error)
             raise _unavailable() from None
-        return found if is_active and _is_for_us(found, self._issuer, self._audience) else None
+        if not is_active:
+            _report("the issuer says that it is not active")
+            return None
+        return found if _is_for_us(found, self._issuer, self._audience) else None
 
 
 class _Fetcher:
@@ -286,14 +292,25 @@ def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[s
     audiences = given if isinstance(given, list) else [given]
     begins = [claims[name] for name in ("nbf", "iat") if name in claims]
     ends = [claims["exp"]] if "exp" in claims else []
-    return (
-        all(isinstance(each, str) for each in audiences)
-        and not audience.isdisjoint(audiences)
-        and (issuer is None or claims.get("iss", issuer) == issuer)
-        and all(type(each) is int or type(each) is float for each in begins + ends)
-        and all(begin <= now + LEEWAY_SECONDS for begin in begins)
-        and all(now - LEEWAY_SECONDS < end < inf for end in ends)
-    )
+    fault = ""
+    if not all(isinstance(each, str) for each in audiences) or audience.isdisjoint(audiences):
+        fault = "it is for another audience (aud)"
+    elif issuer is not None and claims.get("iss", issuer) != issuer:
+        fault = "it is of another issuer (iss)"
+    elif not all(type(each) is int or type(each) is float for each in begins + ends):
+        fault = "a time is not a number"
+    elif any(begin > now + LEEWAY_SECONDS for begin in begins):
+        fault = "it is not valid yet (nbf, iat)"
+    elif not all(now - LEEWAY_SECONDS < end < inf for end in ends):
+        fault = "it has expired (exp)"
+    if fault:
+        _report(fault)
+    return not fault
+
+
+def _report(fault: str) -> None:
+    """Say to the server's people what the client, who may be anybody, is not told."""
+    _logger.info("a token is not valid: %s", fault)
 
 
 def _log(text: str, error: Exception) -> None:

@@ -307,6 +307,19 @@ class TestServices:
             assert [getattr(error, "code", type(error)) for error in found] == [CallTimeout, -32009, -32009]
             assert list(map(str, faults.seen)) == ["the service has stopped"] * 2
 
+    async def test_what_a_lost_connection_leaves_is_reported(self, server: NatsServer) -> None:
+        """Nobody can be told that stop refuses it, so the hooks are."""
+        faults = Faults()
+        connection = await nats.connect(server.url, allow_reconnect=False)
+        service = Service(connection, "s", {"wait": forever}, max_handlers=1, hooks=faults)
+        await service.start()
+        for _ in range(3):
+            await connection.publish("s", b'{"jsonrpc":"2.0","id":1,"method":"wait"}', reply="r")
+        await eventually(lambda: len(service._waiting) == 2)
+        await connection.close()
+        await service.stop(grace_seconds=0)
+        assert list(map(str, faults.seen)) == ["the service has stopped"] * 2
+
     async def test_the_server_is_killed_and_comes_back(self, server: NatsServer) -> None:
         options = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, "error_cb": nothing}
         async with (

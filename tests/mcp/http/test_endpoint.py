@@ -617,7 +617,7 @@ async def test_a_server_with_sessions_only_knows_no_modern_request() -> None:
         assert (answer.status_code, answer.text) == (400, "The header Mcp-Session-Id is missing.\n")
 
 
-async def test_the_headers_of_parameters_are_checked() -> None:
+async def test_the_headers_of_parameters_are_checked(caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     properties = {
         "region": {"type": "string", "x-mcp-header": "Region"},
@@ -628,7 +628,15 @@ async def test_the_headers_of_parameters_are_checked() -> None:
     def locate(**given: Any) -> str:
         return f"{given}"
 
+    @gate.server.tool(input_schema={"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}})
+    def unused(**given: Any) -> str:
+        return ""
+
     async with client_of(McpEndpoint(gate.server)) as client:
+        for _ in range(2):
+            assert (await client.post("/mcp", **modern(call(1, "unused")))).status_code == 200
+        text = "the tool 'unused' is left out by clients: x-mcp-header must belong to a string, an integer or a boolean"
+        assert [record.getMessage() for record in caplog.records] == [text]
         for arguments, headers, status in (
             ({"region": "west"}, {"mcp_param_region": "west"}, 200),
             ({"region": "wést"}, {"mcp_param_region": encoded("wést")}, 200),

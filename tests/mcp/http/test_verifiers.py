@@ -7,6 +7,7 @@ import base64
 import gzip
 import importlib
 import json
+import logging
 import sys
 import time
 import tracemalloc
@@ -169,7 +170,10 @@ def signed_with_the_public_key() -> str:
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits")
-async def test_no_other_token_is_valid(made: Callable[[], str]) -> None:
+async def test_no_other_token_is_valid(made: Callable[[], str], caplog: pytest.LogCaptureFixture) -> None:
+    """The log says why, without any part of the token."""
+    caplog.set_level(logging.INFO, "jsonrpc_fast")
+    caplog.clear()
     keys = [
         public("ec"),
         public("another"),
@@ -181,6 +185,7 @@ async def test_no_other_token_is_valid(made: Callable[[], str]) -> None:
         "no key",
     ]
     assert await Issuer(*keys).verifier()(made()) is None
+    assert [record.getMessage().startswith("a token is not valid: ") for record in caplog.records][-1:] == [True]
 
 
 async def test_only_allowed_algorithms_are_accepted() -> None:
