@@ -16,11 +16,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+import msgspec
 
 from ...codec import Notification, ParseError, Request, encode, encode_error, encode_result
 from ...codes import ErrorCode, McpErrorCode
-from ...errors import ConnectionLost, RpcError
+from ...errors import ConnectionLost, EncodeError, RpcError
 from ...handlers import is_awaitable, to_jsonable
 from ...http.guard import Cancellable
 from ...http.requests import Header
@@ -43,19 +45,18 @@ STATUSES: Final[dict[int, int]] = {
 }
 """The status of an error response without a session, by code; 200 for others."""
 _CONVENTION: Final = McpConvention()
+_FAILURES: Final = (Exception, SystemExit, asyncio.CancelledError)  # `is_failure` tells which a function raised
 
 
-class ServedRequest:
+class ServedRequest(msgspec.Struct, eq=False):
     """One request of a POST. See `Request` in mcp/server/session.
 
-    Args:
-        message: The message.
-        exchanges: Serves it.
-        request: The POST.
-        session: The session that it belongs to, if any.
-
     Attributes:
-        message: The message.
+        message: The message, and its id and method.
+        exchanges: Serves it.
+        asgi: The POST.
+        http: The session that it belongs to, if any.
+        session: The connection of that session.
         status: The status of the HTTP response, if it is the only request.
         index: Its place in the batch.
         is_cancelled: Whether the client has cancelled it, or has disconnected.
@@ -64,72 +65,29 @@ class ServedRequest:
         exchange: The exchange, once it is needed.
     """
 
-    __slots__ = (
-        "_asgi",
-        "_exchanges",
-        "_http",
-        "exchange",
-        "id",
-        "index",
-        "is_cancelled",
-        "message",
-        "method",
-        "part",
-        "session",
-        "status",
-        "work",
-    )
-    is_notification = False
-    peer = None
-
-    def __init__(
-        self, message: Request, exchanges: Exchanges, request: AsgiRequest, session: HttpSession | None
-    ) -> None:
-        self.message: Request = message
-        self.id: MessageId = message.id
-        self.method: str = message.method
-        self.session: FrontSession | None = None if session is None else session.connection
-        self.status: int = 200
-        self.index: int = 0
-        self.is_cancelled: bool = False
-        self.work: Any = None
-        self.part: asyncio.Task[None] | Cancellable[Any] | None = None
-        self.exchange: Exchange | None = None
-        self._exchanges = exchanges
-        self._asgi = request
-        self._http = session
+    message: Request
+    id: MessageId
+    method: str
+    exchanges: Exchanges
+    asgi: AsgiRequest
+    http: HttpSession | None = None
+    session: FrontSession | None = None
+    status: int = 200
+    index: int = 0
+    is_cancelled: bool = False
+    work: Any = None
+    part: asyncio.Task[None] | Cancellable[Any] | None = None
+    exchange: Exchange | None = None
+    is_notification: ClassVar[bool] = False
+    peer: ClassVar[None] = None
 
     @property
     def destination(self) -> Exchange:
         """The exchange. Most calls of tools need none, and making it costs as much as some of them."""
         if self.exchange is None:
-            self.exchange = self._exchanges.exchange(self._asgi, self._http)
+            self.exchange = self.exchanges.exchange(self.asgi, self.http)
             self.exchange.add(self)
         return self.exchange
-
-    def serve(self, params: Any) -> Any:
-        """Call the function. Return the result or an awaitable of it."""
-        if self.session is not None:
-            self.work = self.session.serve(params, self)
-            return self.work
-        try:
-            self.work = work = self._exchanges.server.serve(params, self)
-        except RpcError as error:
-            self.refuse(error)
-            raise
-        return self._await(work) if is_awaitable(work) else work
-
-    async def _await(self, work: Awaitable[Any]) -> Any:
-        try:
-            return await work
-        except RpcError as error:
-            self.refuse(error)
-            raise
-
-    @property
-    def subject(self) -> object:
-        """The subject of its token."""
-        return self._asgi.subject
 
     def refuse(self, error: BaseException) -> None:
         """Set the status for an error. Errors of a session have the status 200."""
@@ -325,7 +283,7 @@ class Exchanges:
         self._max_bytes = settings.max_stream_bytes
         self._responder = responder
         hooks = options.get("hooks")
-        self._is_plain = hooks is None
+        self._is_observed = hooks is not None
         self._is_traced = hasattr(hooks, "request_received")
         self._default = options.get("default")
         self._dispatch = SingleHandler(_serve).prepare(
@@ -372,8 +330,8 @@ class Exchanges:
                 await request.send_whole(202, [NO_LENGTH], b"")
                 return
         else:
-            served = ServedRequest(message, self, request, session)
-            begin = self._call_plain(served) if self._is_plain else None
+            served = self._request(message, request, session)
+            begin = None if self._is_observed else self._call_plain(served)
             if begin is None:
                 begin = self._begin(served)
             if isinstance(begin, bytes):  # the path of most requests, without a stream or a task
@@ -396,7 +354,7 @@ class Exchanges:
         # In the order of the batch: a cancellation applies to a request before it, not to one after it.
         for index, each in enumerate(batch):
             if type(each) is Request:
-                served = ServedRequest(each, self, request, session)
+                served = self._request(each, request, session)
                 served.index = index
                 exchange.add(served)
                 self._begin(served)
@@ -409,57 +367,67 @@ class Exchanges:
             exchange.end()
         return exchange
 
+    def _request(self, message: Request, request: AsgiRequest, session: HttpSession | None) -> ServedRequest:
+        connection = None if session is None else session.connection
+        return ServedRequest(message, message.id, message.method, self, request, session, connection)
+
     def _call_plain(self, request: ServedRequest) -> Coroutine[Any, Any, None] | bytes | None:
         """Call a tool that takes no context, and so sends nothing before its result, in this task.
 
         Returns:
             The response; the rest of the work, if the tool waits; or None if the request needs a context.
         """
-        message = request.message
         try:
-            owner: Served | FrontSession = self.server if request.session is None else request.session
-            result = owner.call_plain(message, request.subject)
-            if result is None:
-                return None
+            owner = request.session or self.server
+            result = owner.call_plain(request.message, request.asgi.subject)
             if type(result) is CoroutineType:
-                waiting = result.send(None)
-                request.destination  # noqa: B018  # registered from here on
-                request.part = guarded = Cancellable(result, waiting)
-                return self._run(request, self._write(request, guarded))
-            return encode_result(message.id, result, delimited=False)
-        except StopIteration as end:
-            try:
-                return encode_result(message.id, end.value, delimited=False)
-            except (Exception, SystemExit) as error:
-                return self._dispatch.failed(message, error)
-        except asyncio.CancelledError as error:
-            # A function may await a future that is cancelled elsewhere, or raise it.
-            if not is_failure(error):
-                raise
-            return self._dispatch.failed(message, error)
-        except (Exception, SystemExit) as error:
-            request.refuse(error)
-            return self._dispatch.failed(message, error)
+                try:
+                    waiting = result.send(None)
+                except StopIteration as end:
+                    result = end.value
+                else:
+                    request.destination  # noqa: B018  # registered from here on
+                    request.part = guarded = Cancellable(result, waiting)
+                    return self._run(request, self._write(request, guarded))
+            return None if result is None else encode_result(request.id, result, delimited=False)
+        except _FAILURES as error:
+            return self._failed(request, error)
 
-    async def _write(self, request: ServedRequest, work: Cancellable[Any]) -> bytes:
+    def _failed(self, request: ServedRequest, error: BaseException) -> bytes:
+        """Return the response to a request whose function raised."""
+        # A function may await a future that is cancelled elsewhere, or raise CancelledError.
+        if not is_failure(error):
+            raise error
+        request.refuse(error)
+        return self._dispatch.failed(request.message, error)
+
+    def _encoded(self, request: ServedRequest, result: Any) -> bytes:
         try:
-            result = await work
-            return b"" if result is None else encode_result(request.id, result, delimited=False)
+            return encode_result(request.id, result, delimited=False, default=self._default)
+        except EncodeError:
+            return encode_result(request.id, result, delimited=False, default=self._default or to_jsonable)
+
+    async def _write(self, request: ServedRequest, work: Awaitable[Any]) -> bytes:
+        try:
+            return self._encoded(request, await work)
         except (Exception, SystemExit) as error:
-            request.refuse(error)
-            return self._dispatch.failed(request.message, error)
+            return self._failed(request, error)
 
     def _begin(self, request: ServedRequest) -> bytes | None:
         """Call the function of a request. Return the response, if it needs no exchange."""
-        dispatch, message = self._dispatch, request.message
-        if self._is_traced:
-            dispatch = dispatch.continuing(_CONVENTION.trace(message.params, message.extra))
+        message = request.message
+        response: Any
         try:
-            response: Any = dispatch.start(message, request)
-        except asyncio.CancelledError as error:
-            if not is_failure(error):
-                raise
-            response = dispatch.failed(message, error)
+            if self._is_observed:
+                dispatch = self._dispatch
+                if self._is_traced:
+                    dispatch = dispatch.continuing(_CONVENTION.trace(message.params, message.extra))
+                response = dispatch.start(message, request)
+            else:
+                request.work = work = (request.session or self.server).serve(message.params, request)
+                response = self._write(request, work) if is_awaitable(work) else self._encoded(request, work)
+        except _FAILURES as error:
+            response = self._failed(request, error)
         if type(response) is not bytes:
             request.destination  # noqa: B018  # registered before its task begins
             request.part = task = asyncio.create_task(self._run(request, response))
@@ -475,9 +443,7 @@ class Exchanges:
         try:
             response = await work
         except asyncio.CancelledError as error:
-            if not is_failure(error):
-                raise
-            response = self._dispatch.failed(request.message, error)
+            response = self._failed(request, error)
         finally:
             request.destination.settle(request, response)
 
@@ -493,8 +459,22 @@ class Exchanges:
 
 
 def _serve(params: Any, context: Any) -> Any:
+    """Serve a request whose calls hooks observe."""
     request: ServedRequest = context.context
-    return request.serve(params)
+    try:
+        request.work = work = (request.session or request.exchanges.server).serve(params, request)
+    except RpcError as error:
+        request.refuse(error)
+        raise
+    return _refusing(request, work) if is_awaitable(work) else work
+
+
+async def _refusing(request: ServedRequest, work: Awaitable[Any]) -> Any:
+    try:
+        return await work
+    except RpcError as error:
+        request.refuse(error)
+        raise
 
 
 def _end(request: ServedRequest, response: Coroutine[Any, Any, bytes]) -> None:

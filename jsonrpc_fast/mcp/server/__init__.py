@@ -57,8 +57,8 @@ from .blocks import (
 )
 from .context import Context
 from .forms import Elicited
-from .methods import Middleware
 from .providers import Provider
+from .registry import Middleware
 from .server import Server
 from .task_store import TaskStore
 

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial
 from types import CoroutineType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -31,11 +31,11 @@ from ...codec import Request as Message
 from ...codec import Response, dumps
 from ...codes import ErrorCode
 from ...errors import RpcError
-from ...handlers import CallNext, is_awaitable, timed, to_json, with_middleware
+from ...handlers import is_awaitable, timed, to_json, with_middleware
 from ...handlers.params import Misfit
 from ...profile import Profile
 from ...session import SessionContext
-from ...support import check_count, check_type, logger_of
+from ...support import check_type, logger_of
 from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
@@ -53,18 +53,16 @@ from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, no
 from ..protocol.versions import Revision
 from .blocks import ToolError, WholeResult
 from .contents import made_contents, made_prompt
-from .context import Context, ContextServer, open_inputs, opened_inputs
+from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import CAPABILITIES, RequestRules, ServerHandshake
 from .inputs import Inputs, check_input_required
-from .lifespan import Lifespan
 from .providers import Provider
 from .registry import Mount, Registered, RegisteredTool, Registry
-from .request_state import StateSeal
 from .sending import NotSendable, sendable, shown_text
 from .session import FrontSession, Request
 from .subscriptions import TASK_IDS
-from .task_store import TASK_METHODS, TaskStore
+from .task_store import TASK_METHODS
 from .tools import error_result, tool_definition, whole_result
 
 if TYPE_CHECKING:
@@ -85,32 +83,6 @@ _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
 
 T = TypeVar("T")
-
-Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
-"""A sync or async function of the context, the params and `call_next`; returns the result.
-
-    async def measure(context: Context, params: dict[str, Any], call_next: CallNext) -> Any:
-        began = time.perf_counter()
-        try:
-            return await call_next(params)
-        finally:
-            seconds[context.method] = time.perf_counter() - began
-
-    server = Server("sums", "1.0", middleware=[measure])
-
-Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
-  - The params are those of the request, a dict. `call_next` takes a dict, which may be a different one: a middleware
-    may alter arguments, or have another tool called. `Context.params` keeps what the client sent.
-  - The result is the one of the protocol, a dict, before the members that a revision adds to all results. A tool that
-    failed has returned a result with `isError`. A call that runs as a task has returned the task.
-  - An RpcError that a middleware raises is sent to the client. A ToolError becomes the result of a `tools/call`. Any
-    other exception is error -32603 and is logged.
-  - It is called for notifications with a function, too, whose results are dropped. It is not called for `initialize`,
-    `server/discover` and `ping`, which belong to the handshake, for methods that are not found, and for resources that
-    a function of the server reads with `Context.read_resource`.
-  - In 2026-07-28 a function that asks the client for input runs again from its start, and so does the middleware around
-    it.
-"""
 
 
 async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, Any], context: Context) -> Any:
@@ -135,463 +107,424 @@ class UnknownName(RpcError):
     """There is no tool, prompt or resource with this name."""
 
 
-class Methods:
-    """The methods that all connections of a server share.
+def serve(server: Registry, handshake: ServerHandshake, rules: RequestRules, params: Any, request: Request) -> Any:
+    """Serve a request. Return the result or an awaitable of it.
 
     Args:
-        registry: The tools, prompts and resources.
-        page_size: Number of items on one page of a list; None: all of them.
-        lifespan: The lifespan of the server.
-        tasks: The tasks.
-        seal: Makes and opens the `requestState` of modern clients.
-        middleware: Functions around every method, the outermost first.
+        handshake: The server's side of the handshake with the client.
+        rules: What it says of the request.
+        params: The params.
+        request: The request.
+    """
+    members = params if type(params) is dict else {}
+    name = request.method
+    context = Context(request, rules, members, server.shared)
+    # Checked first: an altered state is refused before the function runs, even if the function asks for no input.
+    if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
+        open_inputs(context)
+    method, is_async = find(server, name, members, handshake.declared)
+    # Inside middleware, which is async, a sync method needs no slot either.
+    needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
+    if server.middleware:
+        invoke = with_middleware(partial(_call_within, server, handshake), server.middleware)
+        method, is_async = partial(run_within, invoke), True
+    if is_async:
+        work = _run(handshake, partial(method, members, context), context)
+        # For the session this is a task that has already started, so it needs no slot.
+        return work if needs_slot or type(request) is not SessionContext else asyncio.ensure_future(work)
+    result = method(members, context)
+    if type(result) is dict:
+        return _completed(handshake, result, context)
+    return _run(handshake, lambda: result, context)
 
-    Attributes:
-        tasks: The tasks.
-        shared: The part of the server that functions reach through their context.
-        middleware: The functions around every method.
+
+def _call_within(server: Registry, handshake: ServerHandshake, params: dict[str, Any], context: Context) -> Any:
+    """Serve a request inside the middleware, which may have changed the params."""
+    check_type("the params that a middleware passes on", params, dict)
+    # Looked up again, because a middleware may have passed on another name.
+    method, _ = find(server, context.method, params, handshake.declared)
+    return method(params, context)
+
+
+async def _run(handshake: ServerHandshake, method: Callable[[], Any], context: Context) -> Any:
+    try:
+        # Called here, not earlier: if this is cancelled before it starts, no coroutine is left unawaited.
+        result = method()
+        if type(result) is CoroutineType or is_awaitable(result):
+            result = await result
+    # Any exception: a run that stopped for input may raise `InputRequired`, an exception group of a TaskGroup, or
+    # another exception that the function raised because of it.
+    except BaseException as error:
+        inputs = opened_inputs(context)
+        if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
+            raise
+        result = {}  # `_completed` replaces it
+    return _completed(handshake, result, context)
+
+
+def _completed(handshake: ServerHandshake, result: Any, context: Context) -> Any:
+    """Complete a result for its revision. If it is invalid, raise the RpcError for the client."""
+    if not isinstance(result, dict):
+        message = {"jsonrpc": "2.0", "id": context.request_id, "result": result}
+        raise_error(validator_of(context.revision.profile).validate_response(message))
+        return result
+    inputs, revision, method = opened_inputs(context), context.revision, context.method
+    if inputs is not None and inputs.are_missing and revision.is_modern:
+        result = inputs.result()
+    elif result.get("resultType") == "input_required":
+        check_input_required(method, result, revision, context.require)
+        result = open_inputs(context).result(result)
+    return handshake.complete(revision, method, result)
+
+
+def find(server: Registry, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
+    """Return the function that serves a request, and whether it is async.
+
+    Args:
+        method: The method of the request.
+        params: Its params.
+        declared: The capabilities that were declared to the client, of `CAPABILITIES`.
 
     Raises:
-        ValueError: `page_size` is less than 1.
+        RpcError: The method is not found (-32601).
     """
+    if method == "tools/call" and (tool := own_tool(server, params, declared)) is not None:
+        return partial(_run_tool, tool), tool.function.is_async
+    if method in server.methods:
+        return partial(call_method, server.methods[method]), True
+    if server.has_tasks and method in TASK_METHODS:
+        return partial(server.tasks.serve, method), False
+    capability, function = METHODS.get(method, ("", None))
+    if function is None or (capability and capability not in declared):
+        raise method_not_found()
+    if method in LIST_METHODS:  # without providers, nothing has to be awaited
+        return partial(_list if server.mounts else _list_own, server, method), bool(server.mounts)
+    return partial(function, server), function not in _SYNC
 
-    def __init__(
-        self,
-        registry: Registry,
-        page_size: int | None,
-        lifespan: Lifespan,
-        tasks: TaskStore,
-        seal: StateSeal,
-        middleware: Sequence[Middleware],
-    ) -> None:
-        check_count("page_size", page_size, 1)
-        self.tasks: TaskStore = tasks
-        self.shared: ContextServer = ContextServer(seal, lifespan, self._read)
-        self.middleware: Sequence[Middleware] = middleware
-        self._registry = registry
-        self._page_size = page_size
-        # The capability, "" for none, and the function.
-        self._methods: dict[str, tuple[str, Method | None]] = {
-            "completion/complete": ("completions", self._complete),
-            "prompts/get": ("prompts", self._get_prompt),
-            "resources/read": ("resources", self._read_resource),
-            "tools/call": ("tools", self._call_tool),
-            **{method: (each.kind, partial(self._list, method)) for method, each in LIST_METHODS.items()},
-            LISTEN_METHOD: ("", self._listen),
-            "logging/setLevel": ("logging", _set_level),
-            "resources/subscribe": ("resources.subscribe", _subscribe),
-            "resources/unsubscribe": ("resources.subscribe", _unsubscribe),
-        }
-        self._methods = {sys.intern(name): method for name, method in self._methods.items()}
-        self._shadowed: set[str] = set()  # hidden names that were logged
 
-    async def _read(self, uri: str, context: Context) -> dict[str, Any]:
-        """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
-        return await self._read_resource({"uri": uri}, context)
+def own_tool(server: Registry, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
+    """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task.
 
-    def serve(self, handshake: ServerHandshake, rules: RequestRules, params: Any, request: Request) -> Any:
-        """Serve a request. Return the result or an awaitable of it.
+    Args:
+        params: The params of the call.
+        declared: As in `find`.
+    """
+    name = params.get("name")
+    tool = server.tools.get(name) if type(name) is str and "tools" in declared else None
+    # Tasks need the full path: whether a call becomes one depends on its params and on the client.
+    return None if tool is None or tool.task_support != "forbidden" else tool
 
-        Args:
-            handshake: The server's side of the handshake with the client.
-            rules: What it says of the request.
-            params: The params.
-            request: The request.
-        """
-        members = params if type(params) is dict else {}
-        name = request.method
-        context = Context(request, rules, members, self.shared)
-        # Checked first: an altered state is refused before the function runs, even if the function asks for no input.
-        if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
-            open_inputs(context)
-        method, is_async = self.find(name, members, handshake.declared)
-        # Inside middleware, which is async, a sync method needs no slot either.
-        needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
-        if self.middleware:
-            invoke = with_middleware(partial(self._call_within, handshake), self.middleware)
-            method, is_async = partial(run_within, invoke), True
-        if is_async:
-            work = self._run(handshake, partial(method, members, context), context)
-            # For the session this is a task that has already started, so it needs no slot.
-            return work if needs_slot or type(request) is not SessionContext else asyncio.ensure_future(work)
-        result = method(members, context)
-        if type(result) is dict:
-            return self._completed(handshake, result, context)
-        return self._run(handshake, lambda: result, context)
 
-    def _call_within(self, handshake: ServerHandshake, params: dict[str, Any], context: Context) -> Any:
-        """Serve a request inside the middleware, which may have changed the params."""
-        check_type("the params that a middleware passes on", params, dict)
-        # Looked up again, because a middleware may have passed on another name.
-        method, _ = self.find(context.method, params, handshake.declared)
-        return method(params, context)
+def call_plain(server: Registry, handshake: ServerHandshake, message: Message, subject: object) -> Any:
+    """Call a tool that takes no context, by the shortest way. It gives what `serve` gives.
 
-    async def _run(self, handshake: ServerHandshake, method: Callable[[], Any], context: Context) -> Any:
-        try:
-            # Called here, not earlier: if this is cancelled before it starts, no coroutine is left unawaited.
-            result = method()
-            if type(result) is CoroutineType or is_awaitable(result):
-                result = await result
-        # Any exception: a run that stopped for input may raise `InputRequired`, an exception group of a TaskGroup, or
-        # another exception that the function raised because of it.
-        except BaseException as error:
-            inputs = opened_inputs(context)
-            if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
-                raise
-            result = {}  # `_completed` replaces it
-        return self._completed(handshake, result, context)
+    Args:
+        handshake: As in `serve`.
+        message: The request.
+        subject: The subject of its token.
 
-    def _completed(self, handshake: ServerHandshake, result: Any, context: Context) -> Any:
-        """Complete a result for its revision. If it is invalid, raise the RpcError for the client."""
-        if not isinstance(result, dict):
-            message = {"jsonrpc": "2.0", "id": context.request_id, "result": result}
-            raise_error(validator_of(context.revision.profile).validate_response(message))
-            return result
-        inputs, revision, method = opened_inputs(context), context.revision, context.method
-        if inputs is not None and inputs.are_missing and revision.is_modern:
-            result = inputs.result()
-        elif result.get("resultType") == "input_required":
-            check_input_required(method, result, revision, context.require)
-            result = open_inputs(context).result(result)
-        return handshake.complete(revision, method, result)
+    Returns:
+        The result or a coroutine of it; None if `serve` must serve the request. Then no function was called.
+    """
+    params, name = message.params, message.method
+    if name != "tools/call" or type(params) is not dict or server.middleware:
+        return None
+    tool = own_tool(server, params, handshake.declared)
+    if tool is None or tool.function.takes_context or "inputResponses" in params or "requestState" in params:
+        return None
+    try:
+        rules = handshake.receive_request(name, params)
+    except RpcError:
+        return None  # raised again by `serve`
+    assert isinstance(rules, RequestRules)
+    call = _Call(message.id, rules.revision)
 
-    def find(self, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
-        """Return the function that serves a request, and whether it is async.
+    def completed(result: dict[str, Any]) -> dict[str, Any]:
+        if result.get("resultType") == "input_required":
+            check_input_required(name, result, rules.revision, rules.require)
+            result = Inputs(name, params, server.shared.seal, subject).result(result)
+        return handshake.complete(rules.revision, name, result)
 
-        Args:
-            method: The method of the request.
-            params: Its params.
-            declared: The capabilities that were declared to the client, of `CAPABILITIES`.
+    result = _run_tool(tool, params, call, completed)
+    return completed(result) if type(result) is dict else result
 
-        Raises:
-            RpcError: The method is not found (-32601).
-        """
-        registry = self._registry
-        if method == "tools/call" and (tool := self.own_tool(params, declared)) is not None:
-            return partial(self._run_tool, tool), tool.function.is_async
-        if method in registry.methods:
-            return partial(call_method, registry.methods[method]), True
-        if registry.has_tasks and method in TASK_METHODS:
-            return partial(self.tasks.serve, method), False
-        capability, function = self._methods.get(method, ("", None))
-        if function is None or (capability and capability not in declared):
-            raise method_not_found()
-        if not registry.mounts and method in LIST_METHODS:  # without providers, nothing has to be awaited
-            return partial(self._list_own, method), False
-        return function, function not in _SYNC
 
-    def own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
-        """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task.
+async def serve_mounted(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Serve a request of a server that this one is mounted at, inside the middleware of this one.
 
-        Args:
-            params: The params of the call.
-            declared: As in `find`.
-        """
-        name = params.get("name")
-        tool = self._registry.tools.get(name) if type(name) is str and "tools" in declared else None
-        # Tasks need the full path: whether a call becomes one depends on its params and on the client.
-        return None if tool is None or tool.task_support != "forbidden" else tool
+    Raises:
+        UnknownName: There is no such name, URI or method.
+        RpcError: The request is refused with another error.
+    """
+    result: dict[str, Any] = await run_within(
+        with_middleware(partial(_serve_plainly, server), server.middleware), params, context
+    )
+    return result
 
-    def call_plain(self, handshake: ServerHandshake, message: Message, subject: object) -> Any:
-        """Call a tool that takes no context, by the shortest way. It gives what `serve` gives.
 
-        Args:
-            handshake: As in `serve`.
-            message: The request.
-            subject: The subject of its token.
+def _serve_plainly(server: Registry, params: dict[str, Any], context: Context) -> Any:
+    """Serve a request; a call of a tool does not become a task."""
+    tool = server.tools.get(_text(params, "name")) if context.method == "tools/call" else None
+    if tool is not None:
+        return _run_tool(tool, params, context)
+    method, _ = find(server, context.method, params, frozenset(CAPABILITIES))
+    return method(params, context)
 
-        Returns:
-            The result or a coroutine of it; None if `serve` must serve the request. Then no function was called.
-        """
-        params, name = message.params, message.method
-        if name != "tools/call" or type(params) is not dict or self.middleware:
-            return None
-        tool = self.own_tool(params, handshake.declared)
-        if tool is None or tool.function.takes_context or "inputResponses" in params or "requestState" in params:
-            return None
-        try:
-            rules = handshake.receive_request(name, params)
-        except RpcError:
-            return None  # raised again by `serve`
-        assert isinstance(rules, RequestRules)
-        call = _Call(message.id, rules.revision)
 
-        def completed(result: dict[str, Any]) -> dict[str, Any]:
-            if result.get("resultType") == "input_required":
-                check_input_required(name, result, rules.revision, rules.require)
-                result = Inputs(name, params, self.shared.seal, subject).result(result)
-            return handshake.complete(rules.revision, name, result)
+def _list_own(
+    server: Registry, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
+) -> dict[str, Any]:
+    """Return the page of a list that `params` ask for."""
+    items = {**server.own(method), **others}
+    page, next_cursor = paginate(
+        items.items(), params.get("cursor"), key=lambda named: named[0], page_size=server.page_size
+    )
+    result: dict[str, Any] = {LIST_METHODS[method].member: [_written(item, context.revision) for _, item in page]}
+    return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
-        result = self._run_tool(tool, params, call, completed)
-        return completed(result) if type(result) is dict else result
 
-    async def serve_mounted(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Serve a request of a server that this one is mounted at, inside the middleware of this one.
+async def _list(server: Registry, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    kind, member, key, _ = LIST_METHODS[method]
+    mounts = [mount for mount in server.mounts if kind in mount.provider.kinds]
+    # Concurrently: a slow provider must not delay the others.
+    found = await asyncio.gather(*[_provided(method, mount, context) for mount in mounts], return_exceptions=True)
+    own = server.own(method)
+    # The first item of a name is kept, because requests go to the first provider that knows the name.
+    others: dict[str, Definition] = {}
+    for items in found:
+        # One provider that fails must not hide the tools of all others.
+        if isinstance(items, BaseException):
+            if not isinstance(items, Exception):
+                raise items
+            _logger.error("%s of a provider failed: it is left out", member, exc_info=items)
+            continue
+        for item in items:
+            name = item.member(key)
+            if name in own or name in others:
+                _warn_of(server, member, name)
+            else:
+                others[name] = item
+    return _list_own(server, method, params, context, others)
 
-        Raises:
-            UnknownName: There is no such name, URI or method.
-            RpcError: The request is refused with another error.
-        """
-        result: dict[str, Any] = await run_within(
-            with_middleware(self._serve_plainly, self.middleware), params, context
-        )
+
+def _warn_of(server: Registry, member: str, name: str) -> None:
+    """Log once that a provider has a name that is taken."""
+    if name not in server.shadowed and len(server.shadowed) < 1000:
+        server.shadowed.add(name)
+        _logger.warning("two of the %s have the same name: the one from the provider mounted later is left out", member)
+
+
+async def _call_tool(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    tool = server.tools.get(name := _text(params, "name"))
+    if tool is None:
+        return await _call_provided(server, name, _object(params, "arguments"), context)
+
+    async def run() -> dict[str, Any]:
+        result: dict[str, Any] = await _awaited(_run_tool(tool, params, context))
         return result
 
-    def _serve_plainly(self, params: dict[str, Any], context: Context) -> Any:
-        """Serve a request; a call of a tool does not become a task."""
-        tool = self._registry.tools.get(_text(params, "name")) if context.method == "tools/call" else None
-        if tool is not None:
-            return self._run_tool(tool, params, context)
-        method, _ = self.find(context.method, params, frozenset(CAPABILITIES))
-        return method(params, context)
+    if tool.task_support == "forbidden":
+        return await run()
+    return await server.tasks.serve_call(tool.task_support, tool.task_start, context, run)
 
-    def _list_own(
-        self, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
-    ) -> dict[str, Any]:
-        """Return the page of a list that `params` ask for."""
-        items = {**self._registry.own(method), **others}
-        page, next_cursor = paginate(
-            items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
-        )
-        result: dict[str, Any] = {LIST_METHODS[method].member: [_written(item, context.revision) for _, item in page]}
-        return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
-    async def _list(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        kind, member, key, _ = LIST_METHODS[method]
-        mounts = [mount for mount in self._registry.mounts if kind in mount.provider.kinds]
-        # Concurrently: a slow provider must not delay the others.
-        found = await asyncio.gather(*[_provided(method, mount, context) for mount in mounts], return_exceptions=True)
-        own = self._registry.own(method)
-        # The first item of a name is kept, because requests go to the first provider that knows the name.
-        others: dict[str, Definition] = {}
-        for items in found:
-            # One provider that fails must not hide the tools of all others.
-            if isinstance(items, BaseException):
-                if not isinstance(items, Exception):
-                    raise items
-                _logger.error("%s of a provider failed: it is left out", member, exc_info=items)
-                continue
-            for item in items:
-                name = item.member(key)
-                if name in own or name in others:
-                    self._warn_of(member, name)
-                else:
-                    others[name] = item
-        return self._list_own(method, params, context, others)
-
-    def _warn_of(self, member: str, name: str) -> None:
-        """Log once that a provider has a name that is taken."""
-        if name not in self._shadowed and len(self._shadowed) < 1000:
-            self._shadowed.add(name)
-            _logger.warning(
-                "two of the %s have the same name: the one from the provider mounted later is left out", member
-            )
-
-    async def _call_tool(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        tool = self._registry.tools.get(name := _text(params, "name"))
-        if tool is None:
-            return await self._call_provided(name, _object(params, "arguments"), context)
-
-        async def run() -> dict[str, Any]:
-            result: dict[str, Any] = await _awaited(self._run_tool(tool, params, context))
-            return result
-
-        if tool.task_support == "forbidden":
-            return await run()
-        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, run)
-
-    async def _call_provided(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Call the tool of a provider."""
-        for provider, inner in self._providers("tools", name):
-            try:
-                value = await provider.call_tool(inner, arguments, context)
-                if value is not None:
-                    return whole_result(value, context.revision)
-            except RpcError:
-                raise
-            except ToolError as error:
-                return error_result(str(error))
-            except Exception as error:
-                _logger.error("a tool of a provider failed, request %s", _shown(context.request_id), exc_info=error)
-                if isinstance(error, NotSendable):
-                    return error_result(f"The tool returned a value that cannot be sent: {error}")
-                return error_result("The tool failed")
-        raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
-
-    def _providers(self, kind: FeatureKind, name: str) -> Iterator[tuple[Provider, str]]:
-        """Yield the providers that may know a name, each with its own form of the name."""
-        for mount in self._registry.mounts:
-            inner = name if kind == "resources" else mount.inner(name)
-            if inner is not None and kind in mount.provider.kinds:
-                yield mount.provider, inner
-
-    def _run_tool(
-        self,
-        tool: RegisteredTool,
-        params: dict[str, Any],
-        context: Context | _Call,
-        completed: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> Any:
-        """Call the function of a tool. Return the result; for an async function, a coroutine that returns it.
-
-        Args:
-            tool: The tool.
-            params: The params of the call.
-            context: The context, if the function takes it.
-            completed: Takes the result of an async function, and returns what the coroutine returns.
-        """
-        arguments = params.get("arguments")
-        if type(arguments) is not dict:  # null or absent, or a fault
-            arguments = _object(params, "arguments")
-        function = tool.function
-        # Most calls are plain: their classes show that neither the schema nor a conversion changes anything.
-        if not function.are_plain(arguments):
-            arguments, faults = tool.checked.read_arguments(arguments)
-            if faults:
-                return tool.checked.refusal(faults)
-            # After the check, because the schema of such a tool allows unknown arguments.
-            if tool.ignores_unknown:
-                arguments = {name: value for name, value in arguments.items() if name in function.parameters}
-            try:
-                arguments = function.convert(arguments)
-            except Misfit as misfit:
-                return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.listed()])
-            except Exception as error:  # of a class of the application
-                return _failure(tool, context.request_id, error)
+async def _call_provided(server: Registry, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Call the tool of a provider."""
+    for provider, inner in _providers(server, "tools", name):
         try:
-            value = function.invoke(arguments, context)  # type: ignore[arg-type]  # it takes none
+            value = await provider.call_tool(inner, arguments, context)
+            if value is not None:
+                return whole_result(value, context.revision)
+        except RpcError:
+            raise
+        except ToolError as error:
+            return error_result(str(error))
         except Exception as error:
+            _logger.error("a tool of a provider failed, request %s", _shown(context.request_id), exc_info=error)
+            if isinstance(error, NotSendable):
+                return error_result(f"The tool returned a value that cannot be sent: {error}")
+            return error_result("The tool failed")
+    raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
+
+
+def _providers(server: Registry, kind: FeatureKind, name: str) -> Iterator[tuple[Provider, str]]:
+    """Yield the providers that may know a name, each with its own form of the name."""
+    for mount in server.mounts:
+        inner = name if kind == "resources" else mount.inner(name)
+        if inner is not None and kind in mount.provider.kinds:
+            yield mount.provider, inner
+
+
+def _run_tool(
+    tool: RegisteredTool,
+    params: dict[str, Any],
+    context: Context | _Call,
+    completed: Callable[[dict[str, Any]], Any] | None = None,
+) -> Any:
+    """Call the function of a tool. Return the result; for an async function, a coroutine that returns it.
+
+    Args:
+        tool: The tool.
+        params: The params of the call.
+        context: The context, if the function takes it.
+        completed: Takes the result of an async function, and returns what the coroutine returns.
+    """
+    arguments = params.get("arguments")
+    if type(arguments) is not dict:  # null or absent, or a fault
+        arguments = _object(params, "arguments")
+    function = tool.function
+    # Most calls are plain: their classes show that neither the schema nor a conversion changes anything.
+    if not function.are_plain(arguments):
+        arguments, faults = tool.checked.read_arguments(arguments)
+        if faults:
+            return tool.checked.refusal(faults)
+        # After the check, because the schema of such a tool allows unknown arguments.
+        if tool.ignores_unknown:
+            arguments = {name: value for name, value in arguments.items() if name in function.parameters}
+        try:
+            arguments = function.convert(arguments)
+        except Misfit as misfit:
+            return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.listed()])
+        except Exception as error:  # of a class of the application
             return _failure(tool, context.request_id, error)
-        if is_awaitable(value):
-            if tool.timeout is not None:
-                value = timed(value, tool.timeout, partial(_late, tool))
-            return _finish_tool(tool, value, context, completed)
-        return _tool_result(tool, value, context)
+    try:
+        value = function.invoke(arguments, context)  # type: ignore[arg-type]  # it takes none
+    except Exception as error:
+        return _failure(tool, context.request_id, error)
+    if is_awaitable(value):
+        if tool.timeout is not None:
+            value = timed(value, tool.timeout, partial(_late, tool))
+        return _finish_tool(tool, value, context, completed)
+    return _tool_result(tool, value, context)
 
-    async def _listen(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Serve a subscription until it is cancelled or the server ends it."""
-        filter = params.get("notifications")
-        # Before the stream is opened: a refused request must not occupy one of the streams.
-        if isinstance(filter, dict) and filter.get(TASK_IDS):
-            context.require(TASKS_CAPABILITY)
-        client = context.client
-        subscriptions = client.subscriptions
-        stream = subscriptions.open(context.request_id, filter, context.destination)
-        try:
-            if TASK_IDS in stream.filter:
-                # Tasks of other clients are left out without an error, as if they did not exist.
-                stream.filter[TASK_IDS] = self.tasks.owned(stream.filter[TASK_IDS], context)
-            client.push([stream.acknowledgement()], stream.destination)
-            await stream.ended.wait()
-        finally:
-            subscriptions.close(stream)
-        return {"_meta": stream.meta()}
 
-    async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        name = _text(params, "name")
-        arguments = _texts(params, "arguments")
-        registered = self._registry.prompts.get(name)
-        if registered is None:
-            for provider, inner in self._providers("prompts", name):
-                if (found := await provider.get_prompt(inner, arguments, context)) is not None:
-                    return made_prompt(found, context.revision, None)
-            raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
-        converted = _converted(registered.function, arguments, strict=False)
-        value = await _awaited(registered.function.invoke(converted, context))
-        description = registered.definition.description
-        try:
-            if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
-                return value
-            return made_prompt(value, context.revision, None if description is UNSET else description)
-        except TypeError as error:
-            raise _invalid_value(f"prompt {name}", error) from error
+async def _listen(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Serve a subscription until it is cancelled or the server ends it."""
+    filter = params.get("notifications")
+    # Before the stream is opened: a refused request must not occupy one of the streams.
+    if isinstance(filter, dict) and filter.get(TASK_IDS):
+        context.require(TASKS_CAPABILITY)
+    client = context.client
+    subscriptions = client.subscriptions
+    stream = subscriptions.open(context.request_id, filter, context.destination)
+    try:
+        if TASK_IDS in stream.filter:
+            # Tasks of other clients are left out without an error, as if they did not exist.
+            stream.filter[TASK_IDS] = server.tasks.owned(stream.filter[TASK_IDS], context)
+        client.push([stream.acknowledgement()], stream.destination)
+        await stream.ended.wait()
+    finally:
+        subscriptions.close(stream)
+    return {"_meta": stream.meta()}
 
-    async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        if "uri" not in params:
-            raise RpcError.invalid_params("uri is missing")
-        # Checked before any function sees the URI.
-        uri = check_uri(params["uri"])
-        value: Any = None
-        registered: Registered[Resource] | Registered[ResourceTemplate] | None = self._registry.resources.get(uri)
-        if registered is not None:
-            value = await _read_by(registered, {}, uri, context)
-        else:
-            # Providers come before templates: a template such as `{+path}` would match everything.
-            for provider, _ in self._providers("resources", uri):
-                if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
-                    value = await provider.read_resource(uri, context)
-            for template in self._registry.resource_templates.values():
-                if value is not None:
-                    break
-                try:
-                    parts = None if template.uris is None else template.uris.match(uri)
-                except UnsafePart as error:  # no other template may serve a URI that this one refuses
-                    _logger.warning("a URI matches %s, but %s", template.definition.uri_template, error)
-                    raise not_found(uri, context.revision) from None
-                if parts is not None:
-                    registered = template
-                    try:
-                        converted = template.function.convert(parts, strict=False)
-                    except Misfit:
-                        continue  # there is no such resource
-                    value = await _read_by(template, converted, uri, context)
-        if value is None:
-            nearest = nearest_of(uri, [*self._registry.resource_templates, *self._registry.resources])
-            if nearest is not None:
-                _logger.warning("a URI belongs to no resource; the nearest is %s", nearest)
-            unknown = not_found(uri, context.revision, nearest)
-            raise UnknownName(unknown.code, unknown.message, unknown.data)
-        shown = None if registered is None else registered.definition
-        try:
-            # For example `input_required`, which has no contents.
-            if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
-                return value
-            return made_contents(uri, value, shown)
-        except TypeError as error:
-            raise _invalid_value(f"resource {'of a provider' if shown is None else shown.name}", error) from error
 
-    async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        reference, argument = _object(params, "ref"), _object(params, "argument")
-        name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
-        # The functions of users compare this text with many values.
-        if len(typed) > MAX_TYPED_CHARACTERS:
-            raise RpcError.invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
-        others = _texts(_object(params, "context"), "arguments", "context/arguments")
-        kind: FeatureKind
-        registered: Registered[Prompt] | Registered[ResourceTemplate] | None
-        if reference.get("type") == "ref/prompt":
-            kind, key, named = "prompts", "name", _text(reference, "name", "ref/name")
-            registered = self._registry.prompts.get(named)
-        elif reference.get("type") == "ref/resource":
-            kind, key, named = "resources", "uri", _text(reference, "uri", "ref/uri")
-            registered = self._registry.resource_templates.get(named)
-        else:
-            raise RpcError.invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
-        if registered is None:
-            for provider, inner in self._providers(kind, named):
-                asked = {**reference, key: inner}
-                found = await provider.complete(asked, {"name": name, "value": typed}, others, context)
-                if found is not None:
-                    return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
-            raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
-        # Parts that `resources/read` would refuse must not reach the completer either. Typing begins with an empty one.
-        given = [*others.values(), typed] if typed else [*others.values()]
-        if (reason := registered.unsafe_reason(given)) is not None:
-            raise RpcError.invalid_params(f"a part of the URI is unsafe: {reason}")
-        if name not in registered.function.parameters:
-            raise RpcError.invalid_params("argument/name is unknown")
-        completer = registered.completers.get(name, ())
-        if callable(completer):
-            values = list(await _awaited(completer(typed, others)))
+async def _get_prompt(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    name = _text(params, "name")
+    arguments = _texts(params, "arguments")
+    registered = server.prompts.get(name)
+    if registered is None:
+        for provider, inner in _providers(server, "prompts", name):
+            if (found := await provider.get_prompt(inner, arguments, context)) is not None:
+                return made_prompt(found, context.revision, None)
+        raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+    converted = _converted(registered.function, arguments, strict=False)
+    value = await _awaited(registered.function.invoke(converted, context))
+    description = registered.definition.description
+    try:
+        if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
+            return value
+        return made_prompt(value, context.revision, None if description is UNSET else description)
+    except TypeError as error:
+        raise _invalid_value(f"prompt {name}", error) from error
+
+
+async def read_resource(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    if "uri" not in params:
+        raise RpcError.invalid_params("uri is missing")
+    # Checked before any function sees the URI.
+    uri = check_uri(params["uri"])
+    value: Any = None
+    registered: Registered[Resource] | Registered[ResourceTemplate] | None = server.resources.get(uri)
+    if registered is not None:
+        value = await _read_by(registered, {}, uri, context)
+    else:
+        # Providers come before templates: a template such as `{+path}` would match everything.
+        for provider, _ in _providers(server, "resources", uri):
+            if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
+                value = await provider.read_resource(uri, context)
+        for template in server.resource_templates.values():
+            if value is not None:
+                break
             try:
-                return {"completion": _completion(sendable(values)[0])}
-            except TypeError as error:
-                raise _invalid_value(f"the completer of {name}", error) from error
-        else:
-            # People type these values, so case is ignored.
-            prefix = typed.lower()
-            values = [value for value in completer if value.lower().startswith(prefix)]
-        return {"completion": _completion(values)}
+                parts = None if template.uris is None else template.uris.match(uri)
+            except UnsafePart as error:  # no other template may serve a URI that this one refuses
+                _logger.warning("a URI matches %s, but %s", template.definition.uri_template, error)
+                raise not_found(uri, context.revision) from None
+            if parts is not None:
+                registered = template
+                try:
+                    converted = template.function.convert(parts, strict=False)
+                except Misfit:
+                    continue  # there is no such resource
+                value = await _read_by(template, converted, uri, context)
+    if value is None:
+        nearest = nearest_of(uri, [*server.resource_templates, *server.resources])
+        if nearest is not None:
+            _logger.warning("a URI belongs to no resource; the nearest is %s", nearest)
+        unknown = not_found(uri, context.revision, nearest)
+        raise UnknownName(unknown.code, unknown.message, unknown.data)
+    shown = None if registered is None else registered.definition
+    try:
+        # For example `input_required`, which has no contents.
+        if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
+            return value
+        return made_contents(uri, value, shown)
+    except TypeError as error:
+        raise _invalid_value(f"resource {'of a provider' if shown is None else shown.name}", error) from error
+
+
+async def _complete(server: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
+    reference, argument = _object(params, "ref"), _object(params, "argument")
+    name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
+    # The functions of users compare this text with many values.
+    if len(typed) > MAX_TYPED_CHARACTERS:
+        raise RpcError.invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
+    others = _texts(_object(params, "context"), "arguments", "context/arguments")
+    kind: FeatureKind
+    registered: Registered[Prompt] | Registered[ResourceTemplate] | None
+    if reference.get("type") == "ref/prompt":
+        kind, key, named = "prompts", "name", _text(reference, "name", "ref/name")
+        registered = server.prompts.get(named)
+    elif reference.get("type") == "ref/resource":
+        kind, key, named = "resources", "uri", _text(reference, "uri", "ref/uri")
+        registered = server.resource_templates.get(named)
+    else:
+        raise RpcError.invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
+    if registered is None:
+        for provider, inner in _providers(server, kind, named):
+            asked = {**reference, key: inner}
+            found = await provider.complete(asked, {"name": name, "value": typed}, others, context)
+            if found is not None:
+                return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
+        raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
+    # Parts that `resources/read` would refuse must not reach the completer either. Typing begins with an empty one.
+    given = [*others.values(), typed] if typed else [*others.values()]
+    if (reason := registered.unsafe_reason(given)) is not None:
+        raise RpcError.invalid_params(f"a part of the URI is unsafe: {reason}")
+    if name not in registered.function.parameters:
+        raise RpcError.invalid_params("argument/name is unknown")
+    completer = registered.completers.get(name, ())
+    if callable(completer):
+        values = list(await _awaited(completer(typed, others)))
+        try:
+            return {"completion": _completion(sendable(values)[0])}
+        except TypeError as error:
+            raise _invalid_value(f"the completer of {name}", error) from error
+    else:
+        # People type these values, so case is ignored.
+        prefix = typed.lower()
+        values = [value for value in completer if value.lower().startswith(prefix)]
+    return {"completion": _completion(values)}
 
 
 async def _provided(method: str, mount: Mount, context: Context) -> list[Definition]:
@@ -769,7 +702,7 @@ def _converted(function: RegisteredFunction, arguments: Mapping[str, Any], *, st
         raise RpcError.invalid_params(f"arguments: {misfit}") from None
 
 
-def _set_level(params: dict[str, Any], context: Context) -> dict[str, Any]:
+def _set_level(_: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
     level: Any = params.get("level")
     if level not in LOG_LEVELS:
         raise RpcError.invalid_params(UNKNOWN_LEVEL)
@@ -777,17 +710,32 @@ def _set_level(params: dict[str, Any], context: Context) -> dict[str, Any]:
     return {}
 
 
-def _subscribe(params: dict[str, Any], context: Context) -> dict[str, Any]:
+def _subscribe(_: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
     context.client.subscriptions.subscribe(check_uri(params.get("uri")))
     return {}
 
 
-def _unsubscribe(params: dict[str, Any], context: Context) -> dict[str, Any]:
+def _unsubscribe(_: Registry, params: dict[str, Any], context: Context) -> dict[str, Any]:
     context.client.subscriptions.unsubscribe(check_uri(params.get("uri")))
     return {}
 
 
 _SYNC: Final = (_set_level, _subscribe, _unsubscribe)
+METHODS: Final[dict[str, tuple[str, Any]]] = {
+    sys.intern(name): served
+    for name, served in {
+        "completion/complete": ("completions", _complete),
+        "prompts/get": ("prompts", _get_prompt),
+        "resources/read": ("resources", read_resource),
+        "tools/call": ("tools", _call_tool),
+        **{method: (each.kind, _list) for method, each in LIST_METHODS.items()},
+        LISTEN_METHOD: ("", _listen),
+        "logging/setLevel": ("logging", _set_level),
+        "resources/subscribe": ("resources.subscribe", _subscribe),
+        "resources/unsubscribe": ("resources.subscribe", _unsubscribe),
+    }.items()
+}
+"""The capability, "" for none, and the function of each method: it takes the server, params and context."""
 
 
 def raise_error(report: Report) -> None:

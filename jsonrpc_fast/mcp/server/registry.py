@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
 
+from ...handlers import CallNext
 from ...handlers.params import UndefinedName
 from ..protocol.capabilities import (
     ListChanged,
@@ -25,8 +26,10 @@ from ..protocol.meta import LIST_METHODS, TASKS_EXTENSION, FeatureKind
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.uris import UriTemplate, unsafe_reason
+from .context import Context, ContextServer
 from .functions import RegisteredFunction
 from .providers import Provider
+from .task_store import TaskStore
 from .tasks import TaskStart, TaskSupport
 from .tools import CheckedTool
 
@@ -37,6 +40,32 @@ ShownErrors = bool | tuple[type[Exception], ...]
 
 Completer = Sequence[str] | Callable[[str, Mapping[str, str]], "Sequence[str] | Awaitable[Sequence[str]]"]
 """The possible values of an argument, or a function that returns them: takes the typed text and the other arguments."""
+
+Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
+"""A sync or async function of the context, the params and `call_next`; returns the result.
+
+    async def measure(context: Context, params: dict[str, Any], call_next: CallNext) -> Any:
+        began = time.perf_counter()
+        try:
+            return await call_next(params)
+        finally:
+            seconds[context.method] = time.perf_counter() - began
+
+    server = Server("sums", "1.0", middleware=[measure])
+
+Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
+  - The params are those of the request, a dict. `call_next` takes a dict, which may be a different one: a middleware
+    may alter arguments, or have another tool called. `Context.params` keeps what the client sent.
+  - The result is the one of the protocol, a dict, before the members that a revision adds to all results. A tool that
+    failed has returned a result with `isError`. A call that runs as a task has returned the task.
+  - An RpcError that a middleware raises is sent to the client. A ToolError becomes the result of a `tools/call`. Any
+    other exception is error -32603 and is logged.
+  - It is called for notifications with a function, too, whose results are dropped. It is not called for `initialize`,
+    `server/discover` and `ping`, which belong to the handshake, for methods that are not found, and for resources that
+    a function of the server reads with `Context.read_resource`.
+  - In 2026-07-28 a function that asks the client for input runs again from its start, and so does the middleware around
+    it.
+"""
 
 
 class Mount(NamedTuple):
@@ -99,7 +128,17 @@ class Registry:
         mounts: The providers, in the order they were mounted.
         has_tasks: Whether a registered tool may run as a task.
         may_need_scopes: Whether a tool was registered that needs a scope, or a provider, which may have one.
+        tasks: The tasks.
+        shared: The part that functions reach through their context.
+        middleware: The functions around every method, the outermost first.
+        page_size: Number of items on one page of a list; None: all of them.
+        shadowed: The hidden names that were logged.
     """
+
+    tasks: TaskStore
+    shared: ContextServer
+    middleware: Sequence[Middleware] = ()
+    page_size: int | None = None
 
     def __init__(self) -> None:
         self.tools: dict[str, RegisteredTool] = {}
@@ -118,6 +157,7 @@ class Registry:
         self.has_tasks: bool = False
         self.may_need_scopes: bool = False
         self._prefixes = Prefixes("")
+        self.shadowed: set[str] = set()
         self._waiting: list[Callable[[], object]] = []  # register functions whose annotations lacked a name
 
     def complete(self) -> None:
@@ -189,7 +229,8 @@ class Registry:
 
     def tool_schema(self, name: str) -> Any:
         """Return the input schema of a tool of this server, which may require headers over HTTP; None for any other."""
-        self.complete()
+        if self._waiting:
+            self.complete()
         tool = self.tools.get(name)
         return None if tool is None else tool.checked.tool.input_schema
 

@@ -39,13 +39,22 @@ from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS, FeatureKind
 from ..protocol.versions import DEFAULT_VERSIONS, REVISIONS, in_order
-from .context import Context, mounted
+from .context import Context, ContextServer, mounted
 from .decorators import Decorators
 from .handshake import ServerHandshake
 from .lifespan import Lifespan, MakeLifespan
-from .methods import Methods, Middleware, UnknownName, call_method, raise_error, validator_of
+from .methods import (
+    UnknownName,
+    call_method,
+    call_plain,
+    raise_error,
+    read_resource,
+    serve,
+    serve_mounted,
+    validator_of,
+)
 from .providers import Provider
-from .registry import Registry, ShownErrors
+from .registry import Middleware, Registry, ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
 from .session import FrontSession, Request
@@ -63,17 +72,13 @@ class ServerProvider(Provider):
     declared capabilities are not mounted.
 
     Args:
-        registry: The features of the server.
-        methods: Its methods.
-        server_lifespan: Its lifespan.
+        server: The server.
     """
 
     unsafe_uris = True  # the templates of the server decide
 
-    def __init__(self, registry: Registry, methods: Methods, server_lifespan: Lifespan) -> None:
-        self._registry = registry
-        self._methods = methods
-        self._lifespan = server_lifespan
+    def __init__(self, server: Registry) -> None:
+        self._registry = server
 
     @property
     def kinds(self) -> Collection[str]:  # type: ignore[override]
@@ -95,7 +100,8 @@ class ServerProvider(Provider):
         return self._registry.names(kind)
 
     def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
-        return self._lifespan if self._lifespan.exists else None
+        lifespan = self._registry.shared.lifespan
+        return lifespan if lifespan.exists else None
 
     async def list_items(self, method: str, context: Context) -> list[Definition]:
         items: list[Definition] = []
@@ -127,9 +133,9 @@ class ServerProvider(Provider):
     async def _serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any] | None:
         """Return the result of a request; None if its name, URI or method is unknown."""
         self._registry.complete()
-        inner = mounted(context, method, self._methods.shared)
+        inner = mounted(context, method, self._registry.shared)
         try:
-            return await self._methods.serve_mounted(params, inner)
+            return await serve_mounted(self._registry, params, inner)
         # The outer server then tries the next provider. Any other error -32602 is about the params, and goes to the
         # client.
         except UnknownName:
@@ -150,9 +156,7 @@ class ServerConnection(FrontSession):
 
     def __init__(self, server: Server, transport: Transport, options: SessionOptions) -> None:
         super().__init__(server._handshake(), transport, options, server.announcer)
-        self._methods = server._methods
-        self._notifications = server.notifications
-        self._profile = server.profile
+        self._server = server
         self._must_validate = not is_strict_enough(transport, server.profile)
 
     def serve(self, params: Any, request: Request) -> Any:
@@ -162,28 +166,28 @@ class ServerConnection(FrontSession):
             return self._on_notification(request, params)
         if self._must_validate:
             message = Message(request.id, request.method, params)
-            raise_error(validator_of(self._profile).validate_request(message.to_dict()))
+            raise_error(validator_of(self._server.profile).validate_request(message.to_dict()))
         rules = self._handshake.receive_request(request.method, params)
         if isinstance(rules, dict):
             return rules
-        return self._methods.serve(self._handshake, rules, params, request)
+        return serve(self._server, self._handshake, rules, params, request)
 
     def call_plain(self, message: Message, subject: object) -> Any:
-        return self._methods.call_plain(self._handshake, message, subject)
+        return call_plain(self._server, self._handshake, message, subject)
 
     def _on_notification(self, request: Request, params: Any) -> Any:
         # First, even if no function is registered: `notifications/initialized` opens the session.
         is_due = self._handshake.receive_notification(request.method)
-        function = self._notifications.get(request.method)
+        function = self._server.notifications.get(request.method)
         rules = self._handshake.session
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        handle = with_middleware(self._call_notification, self._methods.middleware)
-        return handle(members, Context(request, rules, members, self._methods.shared))
+        handle = with_middleware(self._call_notification, self._server.middleware)
+        return handle(members, Context(request, rules, members, self._server.shared))
 
     def _call_notification(self, params: dict[str, Any], context: Context) -> Any:
-        return call_method(self._notifications[context.method], params, context)
+        return call_method(self._server.notifications[context.method], params, context)
 
 
 class Server(Decorators, Served):
@@ -267,6 +271,7 @@ class Server(Decorators, Served):
         check_type("icons", icons, list, tuple, may_be_none=True)
         check_callable("lifespan", lifespan)
         check_type("versions", versions, Iterable)
+        check_count("page_size", page_size, 1)
         check_count("ttl_ms", ttl_ms, 0, may_be_none=False)
         check_type("cache_scope", cache_scope, str)
         check_type("capabilities", capabilities, ServerCapabilities, may_be_none=True)
@@ -298,8 +303,10 @@ class Server(Decorators, Served):
         # A store belongs to one server: its changes are sent to the clients of that server.
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
-        self._methods = Methods(self, page_size, self.lifespan, self.tasks, seal, tuple(middleware))
-        self._own_provider = ServerProvider(self, self._methods, self.lifespan)
+        self.shared = ContextServer(seal, self.lifespan, self._read)
+        self.middleware = tuple(middleware)
+        self.page_size = page_size
+        self._own_provider = ServerProvider(self)
         self.connections: set[Any] = set()
         self.announcer: Announcer = Announcer()
         self._stateless: tuple[Any, ServerHandshake] | None = None
@@ -322,7 +329,7 @@ class Server(Decorators, Served):
     def serve(self, params: Any, request: Request) -> Any:
         handshake = self._stateless_handshake()
         rules = handshake.receive_request(request.method, params)
-        return rules if isinstance(rules, dict) else self._methods.serve(handshake, rules, params, request)
+        return rules if isinstance(rules, dict) else serve(self, handshake, rules, params, request)
 
     def _stateless_handshake(self) -> ServerHandshake:
         # The declared capabilities are those of the features that are registered at the time of the request.
@@ -332,7 +339,10 @@ class Server(Decorators, Served):
         return self._stateless[1]
 
     def call_plain(self, message: Message, subject: object) -> Any:
-        return self._methods.call_plain(self._stateless_handshake(), message, subject)
+        return call_plain(self, self._stateless_handshake(), message, subject)
+
+    async def _read(self, uri: str, context: Context) -> dict[str, Any]:
+        return await read_resource(self, {"uri": uri}, context)
 
     def _handshake(self) -> ServerHandshake:
         return ServerHandshake(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from jsonrpc_fast.mcp.server.blocks import ToolResult
 from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.methods import METHODS
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
@@ -252,6 +253,6 @@ def test_the_tables_have_interned_names() -> None:
     server.tool(name="".join(["to", "ol-1"]), description="A tool.")(lambda: "x")
     server.resource("".join(["a://", "b"]))(lambda: "x")
     server.method("".join(["own/", "do"]))(lambda: {"a": 1})
-    for table in (server.tools, server.resources, server.methods, server._methods._methods):
+    for table in (server.tools, server.resources, server.methods, METHODS):
         assert table
         assert all(sys.intern("".join([*name])) is name for name in table)
