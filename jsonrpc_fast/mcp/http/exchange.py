@@ -35,7 +35,7 @@ from ..server.session import FrontSession
 from ..server.subscriptions import ClientSubscriptions
 from .options import HttpSettings
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
-from .transport import HIGH_WATER_BYTES, HttpSession, HttpTransport, MessageStream
+from .transport import HIGH_WATER_BYTES, HttpSession, MessageStream
 
 STATUSES: Final[dict[int, int]] = {
     ErrorCode.METHOD_NOT_FOUND: 404,
@@ -122,8 +122,7 @@ class Exchange(MessageStream):
     Args:
         max_bytes: As in `MessageStream`, as is `request`.
         server: The server.
-        transport: The transport of the session; None: there is no session.
-        session: The session.
+        session: The session, if there is one.
         default: As in `encode`, for notifications.
 
     Attributes:
@@ -132,8 +131,7 @@ class Exchange(MessageStream):
     """
 
     server: Served = field(kw_only=True)
-    transport: HttpTransport | None = field(default=None, kw_only=True)
-    session: FrontSession | None = field(default=None, kw_only=True)
+    session: HttpSession | None = field(default=None, kw_only=True)
     default: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     requests: dict[ServedRequest, None] = field(default_factory=dict, init=False)
     is_beginning: bool = field(default=False, init=False)
@@ -151,11 +149,11 @@ class Exchange(MessageStream):
         """
         if not self.is_ended:
             self.put(data.rstrip(b"\n"))
-        elif self.transport is None:
+        elif self.session is None:
             raise ConnectionLost("the request already has its response")
         else:
             # A task of a function may continue, and report progress, after its response.
-            self.transport.send(data)
+            self.session.send(data)
 
     def respond(self, id: object, data: bytes) -> None:
         """Called for requests that the session serves; there are none."""
@@ -169,7 +167,7 @@ class Exchange(MessageStream):
         self, notifications: Any, destination: Destination | None = None, texts: dict[Any, bytes] | None = None
     ) -> None:
         for notification in notifications:
-            if self.transport is not None or not self.is_ended:
+            if self.session is not None or not self.is_ended:
                 self.send(encode(notification, default=self.default))
 
     def notifications_of(self, method: str, subject: str) -> Any:
@@ -203,8 +201,8 @@ class Exchange(MessageStream):
         """Add a request, which gets its messages."""
         request.exchange = self
         self.requests[request] = None
-        if self.transport is not None:
-            self.transport.requests[request.id] = request
+        if self.session is not None:
+            self.session.requests[request.id] = request
 
     def begin_batch(self, size: int) -> None:
         """Let the responses be one array, and do not end before all requests have begun."""
@@ -216,8 +214,8 @@ class Exchange(MessageStream):
         if request not in self.requests:
             return
         del self.requests[request]
-        if self.transport is not None and self.transport.requests.pop(request.id, None) is not None:
-            self.transport.wake()
+        if self.session is not None and self.session.requests.pop(request.id, None) is not None:
+            self.session.wake()
         if request.is_cancelled:
             response = b""
         if self._responses is not None:
@@ -260,8 +258,8 @@ class Exchange(MessageStream):
 
     def _count(self, size: int) -> None:
         MessageStream._count(self, size)
-        if self.transport is not None:
-            self.transport.count(size)
+        if self.session is not None:
+            self.session.count(size)
         if self._room is not None:
             self._room.wake()
 
@@ -295,17 +293,10 @@ class Exchanges:
         """Return the exchange of a POST, which has no request yet."""
         if session is None:
             return Exchange(self._max_bytes, request, server=self.server, default=self._default)
-        connection = session.connection
-        exchange = Exchange(
-            self._max_bytes,
-            request,
-            server=self.server,
-            transport=session.transport,
-            session=connection,
-            default=self._default,
-        )
+        exchange = Exchange(self._max_bytes, request, server=self.server, session=session, default=self._default)
         # The name of a stream is never reused: an event id of an earlier stream must not lead into it.
-        exchange.name, exchange.is_resumable = session.stream_name(), self._responder.is_resumable(connection.revision)
+        exchange.name = session.stream_name()
+        exchange.is_resumable = self._responder.is_resumable(session.connection.revision)
         return exchange
 
     async def respond(
@@ -361,7 +352,7 @@ class Exchanges:
             elif type(each) is ParseError:
                 exchange.put_response(index, self._dispatch.serve(each))
             elif session is not None:
-                await session.transport.deliver_soon(each)
+                await session.deliver_soon(each)
         exchange.is_beginning = False
         if not exchange.requests:
             exchange.end()

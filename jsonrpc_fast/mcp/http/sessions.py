@@ -40,7 +40,7 @@ from .exchange import Exchanges
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
 from .options import HttpSettings
 from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
-from .transport import HttpSession, HttpTransport
+from .transport import HttpSession
 
 ID_BYTES: Final = 24
 MIN_IDLE_SECONDS: Final = 10.0
@@ -219,11 +219,10 @@ class SessionRequests:
         """
         if not self.sessions.has_room():
             raise Refusal(503, "There are too many sessions.")
-        transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes)
-        served = self._server.connection(transport, self._options)
-        await served.start()
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
-        session = HttpSession(id, request.subject, transport, served, now)
+        session = HttpSession(self._server.profile, self._settings.max_stream_bytes, id, request.subject, now)
+        session.connection = served = self._server.connection(session, self._options)
+        await served.start()
 
         def begun() -> list[Header]:
             # Added only after the handshake was accepted, so that refused requests do not fill the table.
@@ -236,7 +235,8 @@ class SessionRequests:
         with session:
             await self._exchanges.respond(request, message, session, begun)
         if served.revision is None:
-            await transport.close()
+            await session.close()
+            del session.connection  # it refers to the session
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
@@ -249,7 +249,7 @@ class SessionRequests:
             Refusal: There is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
-        transport, connection = session.transport, session.connection
+        connection = session.connection
         if type(message) is list:
             ids = [item.id for item in message if type(item) is Request]
             if connection.revision is None or not connection.revision.profile.batches or len(set(ids)) < len(ids):
@@ -259,7 +259,7 @@ class SessionRequests:
             ids = [message.id] if type(message) is Request else []
         # Two responses with one id could not be distinguished. The first request continues.
         for id in ids:
-            if id in transport.requests:
+            if id in session.requests:
                 refused = None if type(message) is list else id
                 await request.send_json(400, encode_error(refused, ErrorCode.INVALID_REQUEST, "the id is in flight"))
                 return
@@ -268,12 +268,12 @@ class SessionRequests:
                 await self._exchanges.respond(request, message, session)
                 return
             if type(message) is Notification or type(message) is Response:
-                await transport.deliver_soon(message)
+                await session.deliver_soon(message)
                 await request.send_whole(202, [NO_LENGTH], b"")
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)
-        if session is not None and not session.transport.is_connected:  # it has ended by itself, as a program may
+        if session is not None and not session.is_connected:  # it has ended by itself, as a program may
             self.sessions.end(session)
             session = None
         if session is None:
@@ -284,7 +284,7 @@ class SessionRequests:
         return session
 
     def _check_room(self, session: HttpSession) -> None:
-        if session.requests >= self._settings.max_session_requests:
+        if session.posts >= self._settings.max_session_requests:
             # One client must not use up the requests that all sessions share.
             raise Refusal(503, "The session has too many requests in progress.")
 
@@ -307,13 +307,13 @@ class SessionRequests:
             await self._resume(self._responder.log, id, event_id.decode("latin-1"), request)
             return
         session = self._session(request)
-        if session.transport.listener.request is not None:
+        if session.listener.request is not None:
             raise Refusal(409, "This stream of the session is already open.")
         await self._listen(session, request)
 
     async def _listen(self, session: HttpSession, request: AsgiRequest) -> None:
         session.replace_listener()  # several requests resumed the stream: the latest one continues
-        stream = session.transport.listener
+        stream = session.listener
         stream.name, stream.is_stored = session.stream_name(_LISTENER), False
         stream.is_resumable = self._responder.is_resumable(session.connection.revision)
         stream.request = request
@@ -345,7 +345,7 @@ class SessionRequests:
                 raise
             return
         # Later events go to this GET as they occur.
-        if is_listener and session is not None and not request.is_gone:
+        if is_listener and session is not None and session.is_connected and not request.is_gone:
             await self._listen(session, request)
         else:
             await request.end()
@@ -358,7 +358,7 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        for each in [*session.transport.requests.values()]:
+        for each in [*session.requests.values()]:
             each.cancel()  # otherwise their functions would keep running while the session closes
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
@@ -389,7 +389,8 @@ class SessionRequests:
         self._server.connections.discard(session.connection)
         session.connection.end_streams()
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(session.transport.wait_for_responses(), seconds)
-        for each in [*session.transport.requests.values()]:
+            await asyncio.wait_for(session.wait_for_responses(), seconds)
+        for each in [*session.requests.values()]:
             each.destination.abort()
         await session.connection.close(0.0)
+        del session.connection  # it refers to the session

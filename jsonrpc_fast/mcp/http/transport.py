@@ -158,22 +158,35 @@ class MessageStream:
                 timer.cancel()
 
 
-class HttpTransport(Transport):
-    """The `Transport` of a session whose messages travel in HTTP requests and responses.
+class HttpSession(Transport):
+    """A session of 2025-11-25 or earlier, and its `Transport`, whose messages travel in HTTP requests and responses.
 
     Args:
         profile: The rules by which the messages were decoded.
         max_stream_bytes: Maximum number of bytes buffered in one stream.
+        id: The value of `Mcp-Session-Id`.
+        subject: The subject that began it.
+        used: When it was last used, in seconds by the loop's clock.
 
     Attributes:
+        connection: Its connection, until it is closed.
+        posts: The number of HTTP requests in progress.
+        streams: The number of streams that it has had.
         requests: The client's requests that have no response yet, by id.
         buffered: The number of bytes that wait in the exchanges.
         is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
     """
 
-    def __init__(self, profile: Profile, max_stream_bytes: int) -> None:
+    connection: FrontSession
+
+    def __init__(self, profile: Profile, max_stream_bytes: int, id: str, subject: object, used: float) -> None:
         self.profile: Profile = profile
+        self.id: str = id
+        self.subject: object = subject
+        self.used: float = used
+        self.posts: int = 0
+        self.streams: int = 0
         self.onmessage: Callable[..., None] | None = None
         self.onerror: Callable[[Exception], None] | None = None
         self.onclose: Callable[[], None] | None = None
@@ -184,6 +197,29 @@ class HttpTransport(Transport):
         self.is_paused: bool = False
         self._is_closed = False
         self._waiters = Waiters()
+
+    def __enter__(self) -> None:
+        """Begin an HTTP request of the session."""
+        self.posts += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.posts -= 1
+
+    def stream_name(self, kind: str = "") -> str:
+        """Return the name of a new stream for the event store."""
+        self.streams += 1
+        return f"{self.id}/{kind}{self.streams}"
+
+    def replace_listener(self) -> None:
+        """Let a GET in progress leave the stream of the session to another one."""
+        if self.listener.request is not None:
+            self.listener.request = None
+            self.listener.wake()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of the session is in progress."""
+        return not self.posts and not self.requests
 
     # Receiving.
 
@@ -282,49 +318,3 @@ class HttpTransport(Transport):
 
     async def disconnect(self) -> None:
         await self.close()
-
-
-@dataclass(slots=True, eq=False)
-class HttpSession:
-    """A session of revision 2025-11-25 or earlier.
-
-    Attributes:
-        id: The value of `Mcp-Session-Id`.
-        transport: Its transport.
-        connection: Its connection.
-        subject: The subject that began it.
-        used: When it was last used, in seconds by the loop's clock.
-        requests: The number of HTTP requests in progress.
-        streams: The number of streams that it has had.
-    """
-
-    id: str
-    subject: object
-    transport: HttpTransport
-    connection: FrontSession
-    used: float
-    requests: int = 0
-    streams: int = 0
-
-    def __enter__(self) -> None:
-        """Begin an HTTP request of the session."""
-        self.requests += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.requests -= 1
-
-    def stream_name(self, kind: str = "") -> str:
-        """Return the name of a new stream for the event store."""
-        self.streams += 1
-        return f"{self.id}/{kind}{self.streams}"
-
-    def replace_listener(self) -> None:
-        """Let a GET in progress leave the stream of the session to another one."""
-        if self.transport.listener.request is not None:
-            self.transport.listener.request = None
-            self.transport.listener.wake()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request of the session is in progress."""
-        return not self.requests and not self.transport.requests
