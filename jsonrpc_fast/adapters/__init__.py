@@ -1,1 +1,21 @@
 """One small module for each library that can use this package's codec and transports."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def replace(*replacements: tuple[Any, Any]) -> None:
+    """Replace objects in all modules of this process, and therefore in modules that import them later.
+
+    Args:
+        replacements: The old and the new object, a class or a function, which modules know by the name of the old one.
+    """
+    # A copy, because reading a lazy attribute of a module may import others.
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        for old, new in replacements:
+            name = old.__name__
+            if names.get(name) is old:
+                names[name] = new

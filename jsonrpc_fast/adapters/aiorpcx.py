@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from ..codec import BACKEND, Notification, Request, Response, decode
 from ..profile import JSONRPC
-from . import json
-from .installing import replace
+from . import json, replace
 
 try:
     from aiorpcx import jsonrpc  # type: ignore[import-untyped]

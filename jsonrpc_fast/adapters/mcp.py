@@ -58,7 +58,7 @@ from ..profile import MCP_2025_11_25
 from ..support import Waiters
 from ..transports import Connection, StdioClient, StdioServer
 from ..types import UNSET
-from .installing import replace
+from . import replace
 
 __all__ = ["StdioServerParameters", "install", "stdio_client", "stdio_server"]
 

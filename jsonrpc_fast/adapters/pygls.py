@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..codec import ParseError
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
-from .installing import replace
+from . import replace
 from .json import to_bytes
 
 if TYPE_CHECKING:

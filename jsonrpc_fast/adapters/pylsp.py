@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from .installing import replace
+from . import replace
 from .json import loads_or, to_bytes
 
 try:

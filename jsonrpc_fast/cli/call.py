@@ -432,14 +432,19 @@ async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any
         if not isinstance(methods, list):
             raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")
         return {"methods": methods}
+    return await offered_by(peer)
+
+
+async def offered_by(client: Any) -> dict[str, list[Any]]:
+    """Return the tools, prompts and resources that an MCP server says it has, by kind."""
     lists = {
-        "tools": [("tools", peer.list_tools)],
-        "prompts": [("prompts", peer.list_prompts)],
-        "resources": [("resources", peer.list_resources), ("resourceTemplates", peer.list_resource_templates)],
+        "tools": [("tools", client.list_tools)],
+        "prompts": [("prompts", client.list_prompts)],
+        "resources": [("resources", client.list_resources), ("resourceTemplates", client.list_resource_templates)],
     }
     offered = {}
     for capability, kinds in lists.items():
-        for kind, list_items in kinds if peer.server.capabilities.supports(capability) else ():
+        for kind, list_items in kinds if client.server.capabilities.supports(capability) else ():
             try:
                 offered[kind] = await list_items()
             except RpcError as error:

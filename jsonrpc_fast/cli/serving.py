@@ -11,18 +11,17 @@ does not start or has failed, which templates are invalid, and with `--debug` a 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from .arguments import headers_of, parse_address
-from .output import announce_waiting, run_reporting
-
-_WAITING: Final = (
-    "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
-)
+from .output import ERROR, SUCCESS, OutputError, announce_waiting, escape, is_coloured, run_reporting, styled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,11 +54,9 @@ def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) ->
 
 def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
     if options.status:
-        from .status import show_status
-
         if place is not None:
             raise ValueError("--status serves nothing: leave out --http")
-        return show_status(options.file)
+        return asyncio.run(_show_status(options.file))
     from ..mcp.gateway import Gateway
 
     gateway = Gateway(
@@ -95,5 +92,59 @@ def _serve_relay(options: argparse.Namespace, place: tuple[str, int] | None) -> 
 
 def _on_stdio(options: argparse.Namespace, serve: Callable[[], int]) -> int:
     # On a terminal, a person would otherwise not know what the command is waiting for.
-    announce_waiting(_WAITING, f"jsonrpc-fast {options.command}")
+    text = (
+        "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
+    )
+    announce_waiting(text, f"jsonrpc-fast {options.command}")
     return serve()
+
+
+async def _show_status(path: str) -> int:
+    """Print for each server of a file whether it responds, and what it offers. Return 1 if one does not respond."""
+    from ..mcp.client.entries import read_servers
+    from ..mcp.gateway import Gateway
+
+    entries = read_servers(path)
+    Gateway(entries)  # checks what only a gateway refuses
+    # Each for itself, so that a server that fails shows its own reason, and together, because some are slow.
+    tasks = {name: asyncio.ensure_future(_status_of(entry)) for name, entry in entries.items()}
+    width = max(map(len, entries))
+    status = SUCCESS
+    for name, task in tasks.items():
+        is_up, *lines = await task
+        status = status if is_up else ERROR
+        word = styled("ok" if is_up else "FAILED", "green" if is_up else "red", is_coloured(sys.stdout))
+        first, *more = [escape(line) for line in lines] or [""]
+        try:
+            print(f"{escape(name):{width}}  {word}  {first}", *[f"    {line}" for line in more], sep="\n", flush=True)
+        except OSError as error:
+            raise OutputError(error) from error
+    return status
+
+
+async def _status_of(entry: Any) -> list[Any]:
+    """Return whether a server responds, and lines about it."""
+    from ..mcp import connect
+    from .call import offered_by
+
+    begun = time.monotonic()
+    try:
+        # A reason shows the last lines of stderr.
+        stderr: dict[str, Any] = {"stderr": "discard"} if entry.command else {}
+        # How long a server may take to start, as in a gateway: a package may have to be downloaded first.
+        async with connect(entry, timeout=60.0, max_restarts=0, **stderr) as client:
+            server, found = client.server, await offered_by(client)
+    except Exception as error:  # whatever is wrong with one server, the others are shown
+        return [False, *(str(error) or type(error).__name__).splitlines()]
+    if templates := found.pop("resourceTemplates", []):
+        found["resources"] = [*found.get("resources", []), *templates]
+    counts = [f"{len(items)} {kind if len(items) != 1 else kind[:-1]}" for kind, items in found.items()]
+    tools = found.get("tools", [])
+    if hidden := len([tool for tool in tools if entry.tools.item(tool) is None]):
+        counts[0] += f" ({hidden} not shown)"
+    about = "" if server.info is None else f"{server.info.name} {server.info.version}, "
+    offered = ", ".join(counts) or "nothing offered"
+    lines = [f"{about}{server.revision.version}: {offered}; {time.monotonic() - begun:.1f} s"]
+    if unfit := entry.tools.unfit(tools):
+        lines.append(f"its rules name tools or arguments that it does not have: {', '.join(unfit)}")
+    return [True, *lines]

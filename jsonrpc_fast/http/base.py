@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, TypedDict
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict, Unpack
 
 from ..codec._json import Default
 from ..handlers import Handlers
@@ -82,37 +82,29 @@ class BaseEndpoint:
     _is_async: ClassVar[bool] = False
 
     def __init__(
-        self,
-        handlers: Handlers | Mapping[str, Callable[..., Any]],
-        *,
-        profile: Profile = JSONRPC,
-        max_body_bytes: int | None = None,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
-        context: Callable[[Any], Any] | None = None,
-        respond: Respond | None = None,
-        health: str | None = "/health",
-        page: bool = False,
-        raw: bool = False,
-        default: Default = None,
-        hooks: Hooks | None = None,
+        self, handlers: Handlers | Mapping[str, Callable[..., Any]], **options: Unpack[EndpointOptions]
     ) -> None:
-        check_type("health", health, str, may_be_none=True)
+        # Python lets any name pass in `**options`, and a wrong one must not be ignored.
+        for name in options.keys() - EndpointOptions.__annotations__.keys():
+            raise TypeError(f"an endpoint has no option {name!r}")
+        profile, max_body_bytes = options.get("profile", JSONRPC), options.get("max_body_bytes")
+        raw, default, hooks = options.get("raw", False), options.get("default"), options.get("hooks")
+        self._context = options.get("context")
+        self._respond = options.get("respond")
+        self._health = options.get("health", "/health")
+        self._page = options.get("page", False)
+        check_type("health", self._health, str, may_be_none=True)
         check_count("max_body_bytes", max_body_bytes, 1)
-        check_function("context", context, may_be_async=self._is_async)
-        check_function("respond", respond)
+        check_function("context", self._context, may_be_async=self._is_async)
+        check_function("respond", self._respond)
+        check_type("page", self._page, bool)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        check_type("page", page, bool)
-        if page and found.find("rpc.discover") is None:
+        if self._page and found.find("rpc.discover") is None:
             raise ValueError('page needs handlers that are described: Handlers(discover={"title": …, "version": …})')
         self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default)
         self._is_observed = hooks is not None
         self._max_body_bytes = profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
-        self._access = Access(allowed_hosts, allowed_origins)
-        self._context = context
-        self._respond = respond
-        self._health = health
-        self._page = page
+        self._access = Access(options.get("allowed_hosts"), options.get("allowed_origins"))
         self._admitted = Admitted()
 
     def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:

@@ -44,7 +44,7 @@ C = TypeVar("C")  # a client of the library
 
 
 class _BaseClient(ExchangeClient, Generic[C]):
-    """The part that both clients share: all except IO. The `_post` of the sync client never suspends; see `done`."""
+    """The part that both clients share: all except IO. The `_post` of the sync client never waits; see `run_sync`."""
 
     _kind: ClassVar[type]
     """The client class of the library."""
@@ -98,7 +98,7 @@ class _BaseClient(ExchangeClient, Generic[C]):
                 raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
 
 
-def done(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits."""
     # The sync client shares the coroutines of the async one. Its `_post` blocks, so they end in their first step.
     try:
@@ -147,7 +147,7 @@ class HttpClient(_BaseClient[httpx2.Client], BlockingBatchCaller):
             self._client.close()
 
     def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        return done(method(self, *args, **kwargs))
+        return run_sync(method(self, *args, **kwargs))
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         end = None if seconds is None else time.monotonic() + seconds

@@ -210,6 +210,13 @@ async def test_contexts() -> None:
     assert endpoint.serve("POST", headers, text, client=("::1", 5), request="r")[2] == shown % b"user r"
 
 
+def test_an_option_that_does_not_exist() -> None:
+    wrong: Any = {"max_size": 5}
+    for kind in (Endpoint, WsgiEndpoint):
+        with pytest.raises(TypeError, match="an endpoint has no option 'max_size'"):
+            kind({}, **wrong)
+
+
 async def test_bodies_that_are_not_bytes() -> None:
     headers = {"Content-Type": "application/json", "Host": "localhost"}
     wrong: Any

@@ -27,8 +27,7 @@ from ...profile import JSONRPC, Profile
 from ...session import TIMEOUT_SECONDS, Caller
 from ...support import check_headers, check_seconds, check_type
 from ...types import UNSET, Unset
-from .connection import check_subject
-from .inbox import inbox_of
+from .connection import check_subject, inbox_of
 from .service import REPLY_HEADER
 
 

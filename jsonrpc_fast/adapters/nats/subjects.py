@@ -16,8 +16,7 @@ from nats.errors import FlushTimeoutError
 from ...errors import ConnectionLost
 from ...support import check_type, on_failure
 from ...transports import Connection, Events, MessageOptions, QueuedChannel
-from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
-from .inbox import NO_RESPONDERS
+from .connection import CLOSE_SECONDS, NO_RESPONDERS, check_subject, close_client, confirm
 
 
 @dataclass(eq=False, repr=False)
