@@ -192,7 +192,8 @@ class Service:
         lost with a stream in memory.
         """
         said = ""  # what the log has said already
-        while True:
+        # Not `while True`: on Python 3.11 a request of nats-py swallows a cancellation if its response is there.
+        while self._watching is not None:
             await asyncio.sleep(min(self._ack_seconds or 10.0, 10.0))
             old = self._subscription
             found = ""
@@ -238,10 +239,10 @@ class Service:
         broker_seconds: Any = 10.0  # the longest time; nats-py declares an int
         if grace_seconds is not None:
             broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), broker_seconds)
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-            self._watching = None
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
         # First stop receiving; messages that have arrived are still served.
         subscription, self._subscription = self._subscription, None
         if subscription is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import nats
 import pytest
+from nats.js import JetStreamContext
 
 from jsonrpc_fast.adapters.nats import Service, ServiceClient
 from jsonrpc_fast.adapters.nats.service import consumer_name
@@ -587,7 +588,7 @@ class TestStreams:
                 async with connected(stream_server) as doomed:
                     worker = Service(doomed, "s", {"m": end_the_worker}, jetstream=doomed.jetstream(), **options)
                     await worker.start()
-                    await eventually(lambda number=number: len(begun) == number, 20)
+                    await eventually(lambda number=number: len(begun) >= number, 20)
                 await worker.stop(0)
             async with Service(connection, "s", {"m": end_the_worker, "ok": double}, jetstream=stream, **options):
                 with pytest.raises(RpcError, match="delivered too often"):
@@ -600,6 +601,32 @@ class TestStreams:
         assert (
             caplog.text.count("message 1 of the stream 'jobs' (s) was delivered 2 times and not served: it stays") == 1
         )
+
+    @pytest.mark.time_limit(10)
+    async def test_it_stops_although_a_request_to_the_broker_swallows_the_cancellation(
+        self, stream_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So `asyncio.wait_for` of Python 3.11, in nats-py, if the response is there when its task is cancelled."""
+        asked = asyncio.Event()
+        subscription = JetStreamContext.PushSubscription
+        consumer_info = subscription.consumer_info
+
+        async def swallowing(self: Any) -> Any:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await forever()
+            return await consumer_info(self)
+
+        monkeypatch.setattr(subscription, "consumer_info", swallowing)
+        async with connected(stream_server) as connection:
+            stream = connection.jetstream()
+            await stream.add_stream(name="jobs", subjects=["s"])
+            service = Service(connection, "s", {"double": double}, jetstream=stream, ack_seconds=0.01)
+            await service.start()
+            await asked.wait()
+            await service.stop(0)
+            (info,) = await stream.consumers_info("jobs")
+            assert not info.push_bound
 
     async def test_hooks_see_what_a_service_of_a_stream_serves(self, stream_server: NatsServer) -> None:
         recorder = Recorder()
