@@ -206,7 +206,7 @@ async def test_the_channel_of_the_page_keeps_the_contract() -> None:
     aiohttp = pytest.importorskip("aiohttp")
     from aiohttp import web
 
-    page = (ROOT / "docs" / "transports.md").read_text()
+    page = (ROOT / "docs" / "channels.md").read_text()
     names: dict[str, Any] = {}
     exec(page.partition("```python\n# aiohttp_channel.py")[2].partition("```")[0], names)
     channel_of = names["AiohttpChannel"]
