@@ -14,9 +14,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from ..codec import BACKEND, ParseError, decode, encode
+from ..codec import BACKEND, ORJSON_VERSION, ParseError, decode, encode
 from ..profile import PRESETS
-from .output import FAILURE, SUCCESS, announce_waiting, escape, print_error
+from .output import Status, cannot_read, escape, input_files, print_error
 from .stats import read_texts
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -26,15 +26,13 @@ Work: TypeAlias = "Callable[[Any], object]"
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Return the exit status."""
-    files = options.files or ["-"]
-    if "-" in files:
-        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
+    files = input_files(options)
     profile = PRESETS[options.profile]
     texts: list[bytes] = []
     size = 0
     for file in files:
         try:
-            for text in read_texts(file, options.framing, profile):
+            for text, _, _ in read_texts(file, options.framing, profile):
                 if isinstance(decode(text, profile), ParseError):
                     continue
                 size += len(text)
@@ -42,22 +40,21 @@ def run(options: argparse.Namespace) -> int:
                     break
                 texts.append(text)
         except (OSError, ValueError) as error:
-            print_error(f"cannot read {escape(file)}: {error.strerror if isinstance(error, OSError) else error}")
-            return FAILURE
+            return cannot_read(file, error)
     if not texts:
         print_error(f"{escape(files[0])} has no valid message of the profile {options.profile}")
-        return FAILURE
+        return Status.WRONG
     rows = _measured(texts, profile, options.seconds)
     used = sum(map(len, texts))
     if options.json:
         ratios = {name: {"seconds_per_message": seconds, **more} for name, seconds, more in rows}
         print(json.dumps({"messages": len(texts), "bytes": used, "backend": BACKEND, "rows": ratios}))
-        return SUCCESS
+        return Status.SUCCESS
     print(f"{len(texts)} messages, {used / len(texts):.0f} bytes on average; the backend is {BACKEND}")
     for name, seconds, more in rows:
         ratio = "".join(f"  {value:.2f} x {of}" for of, value in more.items())
         print(f"{name:<34} {seconds * 1e6:10.3f} us{ratio}")
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _measured(texts: list[bytes], profile: Any, seconds: float) -> list[tuple[str, float, dict[str, float]]]:
@@ -67,11 +64,8 @@ def _measured(texts: list[bytes], profile: Any, seconds: float) -> list[tuple[st
     encode_line = partial(encode, profile=profile)
     reading: dict[str, tuple[Work, list[Any]]] = {"json.loads": (json.loads, texts)}
     writing: dict[str, tuple[Work, list[Any]]] = {"json.dumps": (json.dumps, values)}
-    try:
+    if ORJSON_VERSION:
         orjson = import_module("orjson")
-    except ImportError:
-        pass
-    else:
         reading["orjson.loads"] = orjson.loads, texts
         writing["orjson.dumps"] = orjson.dumps, values
     # With the same argument by position, as a program calls it in its loop.

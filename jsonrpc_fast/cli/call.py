@@ -29,9 +29,8 @@ from ..profile import PRESETS
 from ..types import UNSET
 from .arguments import headers_of, params_of, parse_address
 from .output import (
-    ERROR,
-    SUCCESS,
     OutputError,
+    Status,
     escape,
     is_coloured,
     json_text,
@@ -99,7 +98,7 @@ async def _run_until_signal(options: argparse.Namespace) -> int:
             raise
         data = "" if error.data is UNSET else f',"data":{json_text(error.data)}'
         _write(f'{{"error":{{"code":{error.code},"message":{json_text(error.message)}{data}}}}}')
-        return ERROR
+        return Status.FAILED
     except asyncio.CancelledError:
         if not ends:
             raise
@@ -117,7 +116,7 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
             raise OutputError(error) from error
     if options.command == "replay":
         async with _connected(server, handlers_of(options)) as peer:
-            return SUCCESS if await replay(peer, options, _write_line) else ERROR
+            return Status.SUCCESS if await replay(peer, options, _write_line) else Status.FAILED
     if options.command == "list":
         if options.html and options.mcp:
             raise ValueError("--html describes the methods of rpc.discover: leave out --mcp")
@@ -127,7 +126,7 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
             return _print_list(await _offered(peer, options), options)
     method, *words = options.words[0 if options.program else 1 :]
     params, extra = params_of(words), _members_of(options)
-    status = SUCCESS
+    status: int = Status.SUCCESS
     async with _connected(server) as peer:
         if options.mcp:
             arguments = None if params is None else params.decode(json.loads)
@@ -241,7 +240,7 @@ async def _call_mcp(peer: Any, method: str, params: Any, options: argparse.Names
     """Call a method of MCP, or a tool, and return the exit status."""
     if options.notify:
         await peer.notify(method, params)
-        return SUCCESS
+        return Status.SUCCESS
     # Names of tools and methods of MCP share one argument. A tool with the name of a method is called by `tools/call`.
     if method not in _mcp_requests():
         method, params = "tools/call", {"name": method, "arguments": params or {}}
@@ -256,7 +255,7 @@ async def _call_mcp(peer: Any, method: str, params: Any, options: argparse.Names
         if is_shown:
             _write_progress("")
     _print_result(result, options)
-    return ERROR if result.get("isError") is True else SUCCESS
+    return Status.FAILED if result.get("isError") is True else Status.SUCCESS
 
 
 def _show_progress(value: Any) -> None:
@@ -467,13 +466,13 @@ def _print_page(document: Any, options: argparse.Namespace) -> int:
         ("jsonrpc-fast call ", f" -- {command}") if options.program else (f"jsonrpc-fast call {command} ", "")
     )
     _write_line(methods_page(document, before, after))
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> int:
     if options.json:
         _write(json_text(offered))
-        return SUCCESS
+        return Status.SUCCESS
     coloured = is_coloured(sys.stdout)
     for kind, items in offered.items():
         for item in items:
@@ -485,7 +484,7 @@ def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> i
             _write_line(
                 "  ".join(filter(None, [f"{kind.removesuffix('s')} {shown}", escape(str(about)), escape(first)]))
             )
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _write_line(line: str) -> None:

@@ -25,7 +25,7 @@ from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
 from ..profile import CLIENT, LSP, PRESETS, Profile
 from ..testing.recordings import is_recording, read_recording
 from ..types import Classification
-from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
+from .output import Status, escape, input_files, is_coloured, open_input, print_error, printable_name, shorten, styled
 
 _KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
 _CHUNK_BYTES: Final = 256 * 1024
@@ -47,9 +47,7 @@ _ENCODINGS: Final = (
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Return the exit status."""
-    files = options.files or ["-"]
-    if "-" in files:
-        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
+    files = input_files(options)
     with contextlib.closing(_Progress(files)) as progress:
         return max([_check_file(file, options, progress) for file in files])
 
@@ -70,7 +68,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         if isinstance(chunk, OSError) or problem:
             progress.clear()
             print_error(problem)
-            return FAILURE
+            return Status.WRONG
         if is_first and options.framing is None and is_recording(chunk):
             decoder = _RecordingDecoder(profile, suggestions)
         is_first, has_bytes = False, has_bytes or bool(chunk)
@@ -86,9 +84,9 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     if not report.counts.total():
         progress.clear()
         print_error(f"{escape(file)} has no message{'' if has_bytes else ': it is empty'}")
-        return FAILURE
+        return Status.WRONG
     report.close(suggestions)
-    return INVALID if report.counts["invalid"] else SUCCESS
+    return Status.FAILED if report.counts["invalid"] else Status.SUCCESS
 
 
 def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
@@ -154,7 +152,7 @@ def _read(file: str) -> Iterator[bytes | OSError]:
     """Yield the bytes of a file, or of standard input for "-"; finally the OSError, if reading failed."""
     try:
         # Unbuffered, so that `read` returns the data in a slow pipe, without waiting for a whole chunk.
-        with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
+        with open_input(file, 0) as stream:
             while (chunk := stream.read(_CHUNK_BYTES)) != b"":
                 if chunk is None:  # another process made the pipe non-blocking, and it is empty
                     select.select([stream], [], [])
@@ -313,7 +311,7 @@ class _Report:
             summary["methods"] = {method: dict(counts_of) for method, counts_of in self._sorted_methods()}
         if suggestions is not None:
             summary["suggested"] = suggestions.close()
-        print(json.dumps({"type": "summary", "file": _json_text(self._file), **summary}))
+        print(json.dumps({"type": "summary", "file": printable_name(self._file), **summary}))
 
     def _sorted_methods(self) -> list[tuple[str, Counter[str]]]:
         """Return the methods and their counts, the most frequent first."""
@@ -331,7 +329,7 @@ class _Report:
         if self._options.json:
             where = {"line": frame.line, "offset": offset, "index": fault.index}
             what = {"code": fault.code.name, "message": fault.message}
-            print(json.dumps({"type": "fault", "file": _json_text(self._file), **where, **what}))
+            print(json.dumps({"type": "fault", "file": printable_name(self._file), **where, **what}))
         else:
             line = "" if frame.line is None else f"{frame.line}:"
             item = "" if fault.index is None else f", item {fault.index}"
@@ -399,8 +397,3 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     if not all(stat.S_ISREG(status.st_mode) for status in statuses):
         return None
     return sum([status.st_size for status in statuses])
-
-
-def _json_text(name: str) -> str:
-    """Return a file name with escapes for bytes that are not valid in JSON."""
-    return name.encode(errors="backslashreplace").decode()

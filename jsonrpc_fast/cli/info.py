@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .._version import __version__
 from ..codec import BACKEND, CORE_FAULT, ORJSON_FAULT, ORJSON_VERSION, TRICKS
 from ..profile import PRESETS, Profile
-from .output import SUCCESS
+from .output import Status
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     profiles = {name: _rules(profile) for name, profile in PRESETS.items()}
     if options.json:
         print(json.dumps({**facts, "profiles": profiles}))
-        return SUCCESS
+        return Status.SUCCESS
     for name, fact in facts.items():
         if isinstance(fact, dict):
             fact = ", ".join([f"{trick} {'on' if is_on else 'off'}" for trick, is_on in fact.items()])
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     print()
     for line in _table(profiles):
         print(line)
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _rules(profile: Profile) -> dict[str, str | int]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .output import FAILURE, INVALID, SUCCESS, escape, is_coloured, print_error, styled
+from .output import Status, escape, is_coloured, print_error, styled
 
 
 class _Host(NamedTuple):
@@ -62,41 +62,41 @@ def run(options: argparse.Namespace) -> int:
     """Run the command. Return the exit status."""
     if options.client not in _HOSTS:
         print_error(f"--client must be one of: {', '.join(_HOSTS)}")
-        return FAILURE
+        return Status.WRONG
     try:
         entry, name = _entry_of(options)
         path = _path_of(options)
         before, settings, fault = _read(path)
     except (OSError, ValueError) as error:
         print_error(str(error) if isinstance(error, ValueError) else f"{error.filename}: {error.strerror}")
-        return FAILURE
+        return Status.WRONG
     host = _HOSTS[options.client]
     servers = settings.setdefault(host.key, {}) if isinstance(settings, dict) else None
     if not isinstance(servers, dict):
         text = json.dumps({host.key: {name: entry}}, indent=2, ensure_ascii=False)
         why = fault or f"its {host.key} is not an object"
         print_error(f"{escape(str(path))} cannot be changed: {why}. Add this to it:\n{text}")
-        return FAILURE
+        return Status.WRONG
     if servers.get(name) == entry:
         print(f"{escape(str(path))} has this entry already")
-        return SUCCESS
+        return Status.SUCCESS
     servers[name] = entry
     indent = found[1] if (found := re.search(r'\n([ \t]+)"', before)) else "  "
     after = json.dumps(settings, indent=indent, ensure_ascii=False) + "\n"
     _show(path, before, after)
     if not options.yes and not _is_agreed():
         print("nothing was written")
-        return INVALID
+        return Status.FAILED
     try:
         kept = _write(path, after)
     except OSError as error:
         print_error(f"cannot write {escape(str(path))}: {error.strerror}")
-        return FAILURE
+        return Status.WRONG
     print(f"written: {escape(str(path))}")
     if kept is not None:
         print(f"the file that was there: {escape(str(kept))}")
     print("start the program anew, or reload its servers, to see it")
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _entry_of(options: argparse.Namespace) -> tuple[dict[str, Any], str]:

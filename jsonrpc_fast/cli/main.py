@@ -20,15 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 from .._version import __version__
 from ..framing import FRAMINGS
 from ..profile import PRESETS
-from .output import (
-    FAILURE,
-    INTERRUPTED,
-    OUTPUT_CLOSED,
-    escape,
-    escape_what_stdout_cannot_encode,
-    print_error,
-    silence_closed_outputs,
-)
+from .output import Status, escape, escape_what_stdout_cannot_encode, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
@@ -390,14 +382,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()  # reports a full disk or a closed pipe here, not at the interpreter's exit
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        status = Status.INTERRUPTED
     except BrokenPipeError:
-        status = OUTPUT_CLOSED
+        status = Status.OUTPUT_CLOSED
     except OSError as error:
         # The commands handle errors of input files, so this error is about an output.
         name = "" if error.filename is None else f" {escape(str(error.filename))}"
         print_error(f"cannot write{name}: {error.strerror}")
-        status = FAILURE
+        status = Status.WRONG
     silence_closed_outputs()
     # For programs, such as the tests, that call `main` and continue.
     if handles_signal and signal.getsignal(signal.SIGINT) in (_interrupt, _end):
@@ -449,7 +441,7 @@ def _run(arguments: list[str]) -> int:
         return int(exit.code or 0)
     if options.command is None:
         parser.print_help(sys.stderr)
-        return FAILURE
+        return Status.WRONG
     options.program = program
     module = _COMMANDS[options.command].module or options.command
     if options.command == "tap" and options.http is not None:

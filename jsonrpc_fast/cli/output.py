@@ -10,25 +10,36 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Any, Final
 
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError, RpcError
 from ..types import UNSET
 
-SUCCESS: Final = 0
-INVALID: Final = 1
-"""`check` found an invalid message."""
-FAILURE: Final = 2
-"""The command line is wrong, or something cannot be read or written."""
-CANNOT_RUN: Final = 126
-NOT_FOUND: Final = 127
-INTERRUPTED: Final = 130
-OUTPUT_CLOSED: Final = 141
-"""The status that a shell reports for a process killed by SIGPIPE: 128 and the number of the signal, 13."""
 
-_SHOWN_CHARACTERS: Final = 60  # of a method or an id
+class Status(IntEnum):
+    """The exit statuses of the commands; a signal gives 128 and its number."""
+
+    SUCCESS = 0
+    FAILED = 1  # a message is invalid, a response is an error or differs, or nobody agreed to a change
+    WRONG = 2  # the command line is wrong, or something cannot be read or written
+    LOST = 3  # the connection failed, or what arrived is not a response
+    LATE = 4  # no response came in time
+    CANNOT_RUN = 126
+    NOT_FOUND = 127
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141  # as a shell reports SIGPIPE, 13
+
+
 _STYLES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
+
+
+def program_status(error: OSError, other: Status) -> Status:
+    """Return the status for a program that cannot be started; `other` if something else failed."""
+    if error.errno == errno.ENOENT:
+        return Status.NOT_FOUND
+    return Status.CANNOT_RUN if error.errno in (errno.EACCES, errno.ENOEXEC) else other
 
 
 def print_error(text: str, program: str = "jsonrpc-fast") -> None:
@@ -103,6 +114,30 @@ def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
         print_error(text, program)
 
 
+def input_files(options: argparse.Namespace) -> list[str]:
+    """Return the files that a command reads, by default "-" for stdin. Say on a terminal that it waits for input."""
+    files: list[str] = options.files or ["-"]
+    if "-" in files:
+        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
+    return files
+
+
+def open_input(file: str, buffering: int = -1) -> Any:
+    """Open a file, or stdin for "-", to read its bytes."""
+    return open(0 if file == "-" else file, "rb", buffering, closefd=file != "-")
+
+
+def cannot_read(file: str, error: OSError | ValueError) -> Status:
+    """Report that a file cannot be read, and return the exit status."""
+    print_error(f"cannot read {escape(file)}: {error.strerror if isinstance(error, OSError) else error}")
+    return Status.WRONG
+
+
+def printable_name(file: str) -> str:
+    """Return the name of a file with escapes for bytes that are not valid in JSON."""
+    return file.encode(errors="backslashreplace").decode()
+
+
 def is_coloured(stream: Any) -> bool:
     """Return whether to write colours: to terminals only, unless NO_COLOR or FORCE_COLOR is set and not empty."""
     if os.environ.get("NO_COLOR"):
@@ -125,7 +160,7 @@ def escape(text: str) -> str:
 
 def shorten(text: str) -> str:
     """Return a string from a message as one line, shortened and escaped."""
-    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
+    return escape(text if len(text) <= 60 else f"{text[:60]}…")
 
 
 def json_text(value: Any) -> str:
@@ -154,15 +189,6 @@ def silence_closed_outputs() -> None:
             point_at_null(stream.fileno(), os.O_WRONLY)
 
 
-ERROR: Final = 1
-"""The server responded with an error."""
-LOST: Final = 3
-"""The connection failed, or the server sent something that is not a response."""
-_LATE: Final = 4
-"""No response came in time."""
-_PROGRAM_STATUSES: Final = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN}
-
-
 class OutputError(Exception):
     """stdout cannot be written: the argument is the OSError, which the connection did not cause."""
 
@@ -176,7 +202,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         run: Runs the command.
     """
     program = f"jsonrpc-fast {options.command}"
-    status = FAILURE
+    status = Status.WRONG
     reason: object
     try:
         with logging_to_stderr(program, options.debug):
@@ -188,10 +214,10 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         print_error(f"{said}: {escape(error.message)}", program)
         if error.data is not UNSET:
             print_error(f"data: {escape(json_text(error.data))}", program)
-        return ERROR
+        return Status.FAILED
     except (CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
         is_late = isinstance(error, CallTimeout) or isinstance(error.__cause__, CallTimeout)
-        reason, status = error, _LATE if is_late else LOST
+        reason, status = error, Status.LATE if is_late else Status.LOST
         # Streamable HTTP wants an Accept header with both types, and answers others with 406.
         if isinstance(error, HttpStatusError) and error.status == 406 and "mcp" in options and not options.mcp:
             reason = f"{error}; if this is an MCP server, add --mcp"
@@ -203,7 +229,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         if options.command in ("gateway", "relay", "serve"):  # a file cannot be read
             reason = reason if error.filename is None else f"{escape(str(error.filename))}: {reason}"
         else:
-            status = _PROGRAM_STATUSES.get(error.errno or 0, LOST) if options.program else LOST
+            status = program_status(error, Status.LOST) if options.program else Status.LOST
             if not options.mcp:  # an MCP client says itself what it could not start
                 reason = f"{(options.program or options.words)[0]}: {reason}"
     except (ValueError, TypeError) as error:

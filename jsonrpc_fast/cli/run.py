@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from .output import CANNOT_RUN, FAILURE, NOT_FOUND, SUCCESS, escape, print_error
+from .output import Status, escape, print_error
 
 _PROGRAM: Final = "jsonrpc-fast run"
 # The modules whose classes an adapter replaces. A program that imports one of them uses the library.
@@ -58,7 +58,7 @@ def run(words: Sequence[str]) -> int:
     is_module = name == "-m"
     if is_module:
         if not arguments:
-            return _fail("-m needs the name of a module", FAILURE)
+            return _fail("-m needs the name of a module", Status.WRONG)
         name, *arguments = arguments
         # Like `python -m`.
         sys.path.insert(0, os.getcwd())
@@ -71,7 +71,7 @@ def run(words: Sequence[str]) -> int:
             if not f"{name}.".startswith(f"{getattr(error, 'name', None)}."):
                 why = f": {error}"
         if spec is None:
-            return _fail(f"there is no module {escape(name)}{escape(why)}", NOT_FOUND)
+            return _fail(f"there is no module {escape(name)}{escape(why)}", Status.NOT_FOUND)
         path = name
     else:
         found = _found(name)
@@ -86,35 +86,35 @@ def run(words: Sequence[str]) -> int:
         runpy.run_module(path, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(path, run_name="__main__")
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _found(name: str) -> str | int:
     """Return the file of a program in Python, or an exit status if no such program is found."""
     path = name if os.path.dirname(name) or os.path.isfile(name) else shutil.which(name)
     if path is None or not os.path.exists(path):
-        return _fail(f"{escape(name)} is not found", NOT_FOUND)
+        return _fail(f"{escape(name)} is not found", Status.NOT_FOUND)
     if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "__main__.py")):
-        return _fail(f"{escape(path)} is a folder without a __main__.py", CANNOT_RUN)
+        return _fail(f"{escape(path)} is a folder without a __main__.py", Status.CANNOT_RUN)
     if path.endswith((".py", ".pyw", ".pyz")) or os.path.isdir(path) or sys.platform == "win32":
         return path
     try:
         with open(path, "rb") as file:
             start = file.read(4096)
     except OSError as error:
-        return _fail(f"cannot read {escape(path)}: {error.strerror}", CANNOT_RUN)
+        return _fail(f"cannot read {escape(path)}: {error.strerror}", Status.CANNOT_RUN)
     match = _LONG_SHEBANG.match(start) or _SHEBANG.match(start)
     words = [] if match is None else [os.fsdecode(word) for word in match.groups() if word]
     interpreter = words[-1] if words and os.path.basename(words[0]) == "env" else "".join(words[:1])
     if not re.match(r"(?:python|pypy)", os.path.basename(interpreter)):
-        return _fail(f"{escape(path)} is not a program in Python", CANNOT_RUN)
+        return _fail(f"{escape(path)} is not a program in Python", Status.CANNOT_RUN)
     folder = os.path.dirname(interpreter)
     # Another interpreter has other packages installed, so the program would not find its own.
     if folder and os.path.realpath(folder) != os.path.realpath(os.path.dirname(sys.executable)):
         return _fail(
             f"{escape(path)} belongs to another Python: install jsonrpc_fast there, "
             f"and run it with {escape(os.path.join(folder, 'jsonrpc-fast'))} run",
-            CANNOT_RUN,
+            Status.CANNOT_RUN,
         )
     return path
 

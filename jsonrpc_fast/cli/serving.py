@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import headers_of, parse_address
-from .output import ERROR, SUCCESS, OutputError, announce_waiting, escape, is_coloured, run_reporting, styled
+from .output import OutputError, Status, announce_waiting, escape, is_coloured, run_reporting, styled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,10 +109,10 @@ async def _show_status(path: str) -> int:
     # Each for itself, so that a server that fails shows its own reason, and together, because some are slow.
     tasks = {name: asyncio.ensure_future(_status_of(entry)) for name, entry in entries.items()}
     width = max(map(len, entries))
-    status = SUCCESS
+    status = Status.SUCCESS
     for name, task in tasks.items():
         is_up, *lines = await task
-        status = status if is_up else ERROR
+        status = status if is_up else Status.FAILED
         word = styled("ok" if is_up else "FAILED", "green" if is_up else "red", is_coloured(sys.stdout))
         first, *more = [escape(line) for line in lines] or [""]
         try:

@@ -13,35 +13,31 @@ import json
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from ..codec import Message, ParseError, RawMessage, Request, Response, decode
-from ..codec.located import LocatingDecoder
-from ..framing import Framing
+from ..framing import FrameReader, Framing
 from ..profile import PRESETS, Profile
 from ..testing.recordings import Sender, is_recording, read_recording
-from .output import FAILURE, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
+from .output import (
+    Status,
+    cannot_read,
+    escape,
+    input_files,
+    is_coloured,
+    open_input,
+    print_error,
+    printable_name,
+    shorten,
+    styled,
+)
 
 MAX_METHODS: Final = 1000
 MAX_IN_FLIGHT: Final = 100_000
 SAMPLES: Final = 10_000
-_CHUNK_BYTES: Final = 256 * 1024
+Direction: TypeAlias = "tuple[int, Sender]"
+"""A conversation, and who sends in it."""
 _COLUMNS: Final = ("method", "requests", "notifications", "errors", "unanswered", "bytes p50", "p99", "ms p50", "p99")
-
-
-class _Seen(NamedTuple):
-    """A message and where it was read.
-
-    Attributes:
-        time: In seconds; None in a stream, which has no times.
-        direction: Who sent it in which conversation.
-    """
-
-    message: Message | RawMessage
-    size_bytes: int
-    time: float | None = None
-    direction: tuple[int, Sender] = (1, "client")
 
 
 class _Samples:
@@ -86,27 +82,26 @@ class _Stats:
         self.messages = self.invalid = self.unpaired = 0
         self._in_flight: dict[tuple[int, Sender, Any], tuple[str, float | None]] = {}
 
-    def add(self, seen: _Seen) -> None:
-        message = seen.message
+    def add(self, message: Message | RawMessage, size_bytes: int, time: float | None, direction: Direction) -> None:
         self.messages += 1
         if isinstance(message, ParseError):
             self.invalid += 1
         elif isinstance(message, Response):
-            self._settle(seen, message)
+            self._settle(message, time, direction)
         else:
             is_request = isinstance(message, Request)
             method = self._method(message.method)
             method.counts["requests" if is_request else "notifications"] += 1
-            method.sizes.add(seen.size_bytes)
+            method.sizes.add(size_bytes)
             # Beyond the bound, the responses of the further ones are counted as unpaired.
             if isinstance(message, Request) and len(self._in_flight) < MAX_IN_FLIGHT:
-                self._in_flight[*seen.direction, message.id] = message.method, seen.time
+                self._in_flight[*direction, message.id] = message.method, time
 
-    def _settle(self, seen: _Seen, message: Response) -> None:
-        connection, sender = seen.direction
+    def _settle(self, message: Response, time: float | None, direction: Direction) -> None:
+        connection, sender = direction
         caller: Sender = "server" if sender == "client" else "client"
         # In a stream, requests and responses have the same direction, because nobody knows who has sent them.
-        for side in (caller, sender) if seen.time is None else (caller,):
+        for side in (caller, sender) if time is None else (caller,):
             found = self._in_flight.pop((connection, side, message.id), None)
             if found is not None:
                 break
@@ -116,8 +111,8 @@ class _Stats:
         name, begun = found
         method = self._method(name)
         method.counts["errors" if message.is_error else "results"] += 1
-        if begun is not None and seen.time is not None:
-            method.seconds.add(max(0.0, seen.time - begun))
+        if begun is not None and time is not None:
+            method.seconds.add(max(0.0, time - begun))
 
     def _method(self, name: str) -> _Method:
         if name not in self.methods and len(self.methods) >= MAX_METHODS:
@@ -127,70 +122,51 @@ class _Stats:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Return the exit status."""
-    files = options.files or ["-"]
-    if "-" in files:
-        announce_waiting("reading messages from the terminal; end the input with Ctrl-D (see --help)")
-    return max([_print_file(file, options) for file in files])
+    return max([_print_file(file, options) for file in input_files(options)])
 
 
 def _print_file(file: str, options: argparse.Namespace) -> int:
     stats = _Stats()
+    profile = PRESETS[options.profile]
     try:
-        with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
-            for seen in _read(stream, options.framing, PRESETS[options.profile]):
-                stats.add(seen)
+        for text, time, direction in read_texts(file, options.framing, profile):
+            item = decode(text, profile, raw=True)
+            for message in item if isinstance(item, list) else (item,):
+                stats.add(message, len(text), time, direction)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        print_error(f"cannot read {escape(file)}: {reason}")
-        return FAILURE
+        return cannot_read(file, error)
     if not stats.messages:
         print_error(f"{escape(file)} has no message")
-        return FAILURE
+        return Status.WRONG
     rows = sorted(stats.methods.items(), key=lambda item: (-sum(item[1].counts.values()), item[0]))
     if options.json:
         _print_json(file, stats, rows)
     else:
         _print_table(file, stats, rows)
-    return SUCCESS
+    return Status.SUCCESS
 
 
-def read_texts(file: str, framing: Framing | None, profile: Profile) -> Iterator[bytes]:
-    """Yield the text of each message or batch of a file; "-" is standard input.
+def read_texts(file: str, framing: Framing | None, profile: Profile) -> Iterator[tuple[bytes, float | None, Direction]]:
+    """Yield the text of each message or batch of a recording or of a stream, with its time and who sent it.
+
+    A stream has no times, and all its messages have one sender. The text of what is no message is b"".
 
     Raises:
         OSError: It cannot be read.
         ValueError: A line of a recording is malformed.
     """
-    with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
-        for text, _, _ in _texts(stream, framing, profile):
-            if text:
-                yield text
-
-
-def _read(stream: BinaryIO, framing: Framing | None, profile: Profile) -> Iterator[_Seen]:
-    """Yield the messages of a recording or of a stream."""
-    for text, time, direction in _texts(stream, framing, profile):
-        item = decode(text, profile, raw=True)
-        for message in item if isinstance(item, list) else (item,):
-            yield _Seen(message, len(text), time, direction)
-
-
-def _texts(
-    stream: BinaryIO, framing: Framing | None, profile: Profile
-) -> Iterator[tuple[bytes, float | None, tuple[int, Sender]]]:
-    """Yield the text of each message of a recording or of a stream, with its time and its direction."""
-    first = stream.peek(256)[:256] if isinstance(stream, BufferedReader) else b""
-    if framing is None and is_recording(first):
-        for recorded in read_recording(stream):
-            text = b"" if recorded.message is None else bytes(recorded.message)
-            yield text, recorded.time, (recorded.connection, recorded.sender)
-        return
-    decoder = LocatingDecoder(framing or "newline", profile, raw=True)
-    while chunk := stream.read(_CHUNK_BYTES):
-        for frame, _ in decoder.feed_located(chunk):
+    with open_input(file) as stream:
+        if framing is None and is_recording(stream.peek(256)[:256]):
+            for recorded in read_recording(stream):
+                text = b"" if recorded.message is None else bytes(recorded.message)
+                yield text, recorded.time, (recorded.connection, recorded.sender)
+            return
+        frames = FrameReader(framing or "newline", profile.limits.message_bytes)
+        while chunk := stream.read(256 * 1024):
+            for frame in frames.feed(chunk):
+                yield frame.text or b"", None, (1, "client")
+        for frame in frames.close():
             yield frame.text or b"", None, (1, "client")
-    for frame, _ in decoder.close_located():
-        yield frame.text or b"", None, (1, "client")
 
 
 def _print_json(file: str, stats: _Stats, rows: list[tuple[str, _Method]]) -> None:
@@ -208,8 +184,7 @@ def _print_json(file: str, stats: _Stats, rows: list[tuple[str, _Method]]) -> No
         for name, method in rows
     }
     counts = {"messages": stats.messages, "invalid": stats.invalid, "unpaired_responses": stats.unpaired}
-    name = file.encode(errors="backslashreplace").decode()
-    print(json.dumps({"file": name, **counts, "methods": methods}))
+    print(json.dumps({"file": printable_name(file), **counts, "methods": methods}))
 
 
 def _print_table(file: str, stats: _Stats, rows: list[tuple[str, _Method]]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..codec import Raw
-from .output import FAILURE, SUCCESS, escape, print_error, write_output
+from .output import Status, escape, open_input, print_error, write_output
 from .shapes import DocumentError, Shape, Shapes
 
 ADDRESS: Final = re.compile(r"(?:https?|wss?|tcp|tls)://|unix:", re.IGNORECASE)
@@ -51,7 +51,7 @@ def write_stubs(document: Any, options: argparse.Namespace) -> int:
         write_output(text)
     else:
         Path(options.output).write_bytes(text)
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def is_file(source: str) -> bool:
@@ -64,14 +64,14 @@ def run(options: argparse.Namespace) -> int:
     source = options.words[0]
     try:
         try:
-            with open(0 if source == "-" else source, "rb", closefd=source != "-") as file:
+            with open_input(source) as file:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError as error:
             raise DocumentError(error.strerror) from None
         return write_stubs(document_of(data), options)  # an OSError here is about the output
     except DocumentError as error:
         print_error(f"{escape(source)}: {escape(str(error))}", "jsonrpc-fast stubs")
-        return FAILURE
+        return Status.WRONG
 
 
 def document_of(data: bytes) -> Any:

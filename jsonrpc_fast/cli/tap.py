@@ -36,7 +36,7 @@ from ..framing import Framing
 from ..profile import PRESETS, Profile
 from ..support import IdKey, id_key
 from ..testing.recordings import Sender, record_line
-from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, is_coloured, point_at_null, print_error, shorten, styled
+from .output import Status, escape, is_coloured, point_at_null, print_error, program_status, shorten, styled
 
 Direction = Literal["->", "<-"]
 """-> from the client to the server, <- from the server to the client."""
@@ -95,13 +95,13 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
                 descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
             except OSError as error:
                 print_error(f"cannot write {escape(name)}: {error.strerror}")
-                return FAILURE
+                return Status.WRONG
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
         log, record = descriptors
         if log is not None and record is not None and _are_one_file(log, record):
             print_error(f"{escape(options.log)} cannot be both the log and the recording")
-            return FAILURE
+            return Status.WRONG
         return tap(Logs(2 if log is None else log, record, options.payloads, options.json))
 
 
@@ -126,7 +126,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
         print_error(f"cannot run {escape(command[0])}: {error.strerror or type(error).__name__}")
-        return NOT_FOUND if error.errno == errno.ENOENT else CANNOT_RUN
+        return program_status(error, Status.CANNOT_RUN)
     assert server.stdin is not None
     assert server.stdout is not None
     with contextlib.ExitStack() as stack:

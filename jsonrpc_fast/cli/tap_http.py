@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
-from .output import FAILURE, escape, missing_extra, print_error
+from .output import Status, escape, missing_extra, print_error
 from .tap import Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
 # RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two headers that the tap sets.
@@ -65,7 +65,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
             raise ValueError(f"{escape(url)} is not a URL that begins with http:// or https://")
     except (ImportError, ValueError) as error:
         print_error(missing_extra(error, "mcp-http") if isinstance(error, ImportError) else str(error))
-        return FAILURE
+        return Status.WRONG
     watcher = Watcher(logs, "newline", profile)
     watching = threading.Thread(target=watcher.run, daemon=True)
     watching.start()

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..framing import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
-from .output import FAILURE, INTERRUPTED, SUCCESS, escape, print_error
+from .output import Status, escape, print_error
 from .tap import Logs, Side, Watcher, sides, with_logs
 
 _CHUNK_BYTES: Final = 64 * 1024
@@ -38,9 +38,9 @@ def _tap(options: argparse.Namespace, logs: Logs) -> int:
         return asyncio.run(_serve(options, watcher))
     except ValueError as error:  # an address
         print_error(str(error))
-        return FAILURE
+        return Status.WRONG
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return Status.INTERRUPTED
     finally:
         watcher.finish("the tap ended")
         watching.join(2.0)
@@ -68,7 +68,7 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
             )
     except OSError as error:
         print_error(f"cannot listen on {escape(options.listen)}: {error.strerror}")
-        return 3  # the address cannot be listened on
+        return Status.LOST
     ended = asyncio.Event()
     with suppress(NotImplementedError):  # Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -77,7 +77,7 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return SUCCESS
+    return Status.SUCCESS
 
 
 def _opener(target: str) -> Any:
