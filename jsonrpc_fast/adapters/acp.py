@@ -7,7 +7,6 @@ A program changes one import:
 Rules:
   - Messages stay dicts, and the package's own classes handle them: this is a transport for its `Connection`.
   - Messages are read and written as in acp: by the json module where the core or orjson would differ from it.
-  - Reading pauses while 256 messages wait. Sending waits while the peer does not read. A line may be up to 64 MiB long.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ Rules, in addition to those of `EventStore`:
     and their followers get `EventsLost`.
   - An event that Redis does not store in time is still sent. After that, no more events of its stream are stored, so
     the stream can no longer be resumed.
-  - The commands of all streams share one pipeline at a time, and all followers share one connection, on which Redis
-    announces the streams that have new events.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ except ImportError as _missing:
 
 __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
 
-_CHUNK: Final = 1 << 18  # bytes; web3.py reads 4096 at a time
 _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
 
 
@@ -84,7 +83,7 @@ class IPCProvider(_Fast, web3.IPCProvider):
             with Timeout(self.timeout) as timeout:
                 while True:
                     try:
-                        text += sock.recv(_CHUNK)
+                        text += sock.recv(1 << 18)  # web3.py reads 4096 bytes at a time
                     except TimeoutError:  # of the socket; `Timeout` bounds the whole request
                         timeout.sleep(0)
                         continue

@@ -4,7 +4,6 @@ Rules:
   - The program runs in this process, as `python PROGRAM` or `python -m MODULE` would run it.
   - An adapter is installed after the program has imported the library that it adapts, so that no library is imported
     needlessly. This happens at the end of the outermost import, because until then parts of the library may be missing.
-  - If an adapter cannot be installed, stderr says so, and the program runs without it.
 """
 
 from __future__ import annotations

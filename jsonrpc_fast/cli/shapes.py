@@ -10,7 +10,6 @@ Rules:
     are joined, one class has the members of all, and requires those that all require.
   - Objects with the same schema are one class. A schema may refer to itself through an object. If it refers to itself
     only through arrays, the inner reference accepts any value.
-  - A document has at most MAX_DEPTH levels and MAX_CLASSES classes.
 """
 
 from __future__ import annotations

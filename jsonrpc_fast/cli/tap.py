@@ -6,7 +6,6 @@ Rules:
     large message delays the channel.
   - A side that reads slowly slows down the other, as without the tap, which keeps one chunk in each direction.
   - When the client ends its stream, the server's stdin is closed; when one side stops reading, the other notices.
-  - Payloads are logged and recorded only if the command line says so.
   - SIGINT, SIGTERM and SIGHUP are passed on to the server. The tap ends when the server does, with its exit status. A
     second SIGINT kills the server.
 """
@@ -48,11 +47,10 @@ _PEERS: Final[dict[Direction, Sender]] = {"->": "server", "<-": "client"}
 Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
-_CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
+CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
-_LEFT: Final = (errno.EPIPE, errno.EBADF, errno.EIO, errno.ECONNRESET)  # the reader has left, or there never was one
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
@@ -242,7 +240,8 @@ def _forward(direction: Direction, read: Callable[[], bytes], target: int, watch
             watcher.add(direction, chunk)
             _write(target, chunk)
     except OSError as error:
-        if error.errno not in _LEFT:
+        # One of these: the reader has left, or there never was one.
+        if error.errno not in (errno.EPIPE, errno.EBADF, errno.EIO, errno.ECONNRESET):
             print_error(f"no more bytes are passed on to the {_PEERS[direction]}: {error.strerror}")
         return False
     finally:
@@ -272,7 +271,7 @@ def _read(descriptor: int) -> bytes:
     """Return some bytes, or b"" at the end of the stream."""
     while True:
         try:
-            return os.read(descriptor, _CHUNK_BYTES)
+            return os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:
             # Another process made the pipe non-blocking.
             select.select([descriptor], [], [])

@@ -4,7 +4,6 @@ Rules:
   - Method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two headers differ:
     `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
   - A response belongs to the request of the same HTTP exchange, or of the same session.
-  - A response without a message is logged as its status, and a DELETE request as its method.
   - Redirects are not followed, and no request is repeated. A server that cannot be reached gives the status 502.
 """
 

@@ -1,8 +1,6 @@
 """The command `tap` between sockets: a listener that connects each of its clients to a server, and logs the messages.
 
-Rules:
-  - An end of one direction ends that direction alone; a connection that breaks ends both.
-  - A server that cannot be reached closes the client's connection, and the log says why.
+An end of one direction ends that direction alone; a connection that breaks ends both.
 """
 
 from __future__ import annotations
@@ -14,15 +12,13 @@ import threading
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from ..framing import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import Status, escape, print_error
-from .tap import Logs, Side, Watcher, sides, with_logs
-
-_CHUNK_BYTES: Final = 64 * 1024
+from .tap import CHUNK_BYTES, Logs, Side, Watcher, sides, with_logs
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,10 +57,10 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
 
     try:
         if options.listen.startswith("unix:"):
-            server = await asyncio.start_unix_server(serve, options.listen[5:], limit=_CHUNK_BYTES)
+            server = await asyncio.start_unix_server(serve, options.listen[5:], limit=CHUNK_BYTES)
         else:
             server = await asyncio.start_server(
-                serve, *parse_address(options.listen.removeprefix("tcp://")), limit=_CHUNK_BYTES
+                serve, *parse_address(options.listen.removeprefix("tcp://")), limit=CHUNK_BYTES
             )
     except OSError as error:
         print_error(f"cannot listen on {escape(options.listen)}: {error.strerror}")
@@ -87,9 +83,9 @@ def _opener(target: str) -> Any:
         ValueError: It is not an address.
     """
     if target.startswith("unix:"):
-        return partial(asyncio.open_unix_connection, target[5:], limit=_CHUNK_BYTES)
+        return partial(asyncio.open_unix_connection, target[5:], limit=CHUNK_BYTES)
     if target.startswith("tcp://"):
-        return partial(asyncio.open_connection, *parse_address(target[6:]), limit=_CHUNK_BYTES)
+        return partial(asyncio.open_connection, *parse_address(target[6:]), limit=CHUNK_BYTES)
     raise ValueError(f"{escape(target)} is not tcp://HOST:PORT or unix:PATH")
 
 
@@ -127,7 +123,7 @@ async def _pass_on(
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watcher: Watcher, side: Side) -> None:
     """Pass one direction on until it ends."""
     try:
-        while chunk := await reader.read(_CHUNK_BYTES):
+        while chunk := await reader.read(CHUNK_BYTES):
             watcher.add(side, chunk)
             writer.write(chunk)
             await writer.drain()
