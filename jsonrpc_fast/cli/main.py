@@ -44,7 +44,7 @@ class _Command(NamedTuple):
     Attributes:
         about: A short description.
         usage: The forms of its command line after the name, separated by "|"; "" for the one of argparse.
-        options: Their names in `_OPTIONS`.
+        options: Their names, such as "-q,--quiet", and the arguments of argparse.
         text: The description in its help, and the exit statuses.
         module: The module that runs it; "" for the one of its name.
         takes: What may follow after "--": "server", the command of a server in place of a TARGET; "program", any
@@ -53,10 +53,85 @@ class _Command(NamedTuple):
 
     about: str
     usage: str
-    options: str
+    options: dict[str, dict[str, Any]]
     text: str
     module: str = ""
     takes: Literal["server", "program", ""] = ""
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of seconds, more than 0")
+    return seconds
+
+
+def _whole_number(least: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more")
+    return int(text)
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+def _repeated(metavar: str, text: str, default: list[str] | None = None) -> dict[str, Any]:
+    return {"action": "append", "default": default, "metavar": metavar, "help": text}
+
+
+def _number(default: int, text: str, least: int = 0) -> dict[str, Any]:
+    kind = partial(_whole_number, least)
+    return {"type": kind, "default": default, "metavar": "N", "help": f"{text} (default: %(default)s)"}
+
+
+def _duration(default: float, text: str) -> dict[str, Any]:
+    return {"type": _seconds, "default": default, "metavar": "SECONDS", "help": f"{text} (default: %(default)s)"}
+
+
+def _framing(default: str | None) -> dict[str, Any]:
+    kinds = "; ".join([f"{name}, {row.help}" for name, row in FRAMINGS.items()])
+    text = f"how messages are separated: {kinds} (default: {default or 'newline'})"
+    return {"choices": FRAMINGS, "default": default, "metavar": "NAME", "help": text}
+
+
+_SHARED: Final[dict[str, dict[str, Any]]] = {
+    "words": {"nargs": "*", "metavar": "WORD", "help": argparse.SUPPRESS},
+    "files": {"nargs": "*", "metavar": "FILE", "help": "a file to read; - or no file means standard input"},
+    "--profile": {
+        "choices": PRESETS,
+        "default": "jsonrpc",
+        "metavar": "NAME",
+        "help": f"the rules for messages: {', '.join(PRESETS)} (default: %(default)s); `jsonrpc-fast info` shows them",
+    },
+    "--framing": _framing(None),
+    "--mcp": _flag("speak the Model Context Protocol (needs the extra mcp)"),
+    "--header": _repeated(
+        "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
+    ),
+    "--timeout": _duration(300.0, "how long to wait for the response"),
+    "--http": {
+        "metavar": "HOST:PORT",
+        "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
+    },
+    "--allow-host": _repeated(
+        "NAME",
+        "accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
+        "(default: the names of the loopback interface, if the server is reached through it)",
+    ),
+    "--allow-origin": _repeated(
+        "ORIGIN", "accept requests of web pages of this origin, such as https://example.org; may be repeated"
+    ),
+    "--debug": _flag("log what the connections do to standard error, without payloads"),
+}
+"""The options of several commands, by name."""
+
+
+def _shared(*names: str) -> dict[str, dict[str, Any]]:
+    return {name: _SHARED[name] for name in names}
 
 
 _CALL_STATUS: Final = """
@@ -89,8 +164,21 @@ _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
         "TARGET METHOD [NAME=VALUE ... | JSON]",
-        "words --mcp --profile --framing --header --digest --extra --timeout call:--json call:--debug --lsp --notify "
-        "--follow",
+        {
+            **_shared("words", "--mcp", "--profile", "--framing", "--header", "--timeout", "--debug"),
+            "--digest": _flag(
+                "send the user and the password of the URL by digest authentication (RFC 7616), not as they are"
+            ),
+            "--extra": _repeated(
+                "NAME=VALUE",
+                "a further member of the message, beside the params, such as auth=TOKEN; may be repeated",
+                [],
+            ),
+            "--json": _flag('print {"result": ...} or {"error": {"code": ..., ...}} in one line'),
+            "--lsp": _flag("speak the Language Server Protocol: its handshake and framing"),
+            "--notify": _flag("send a notification, and do not wait for a response"),
+            "--follow": _flag("print the server's notifications, until the connection ends or Ctrl-C"),
+        },
         """\
 Call a method of a server and print its result: JSON in one line as it arrived
 (with --mcp, as Python reads and writes it), or indented on a terminal.
@@ -111,7 +199,11 @@ With --mcp, METHOD is the name of a tool, or a method such as resources/read.
     "list": _Command(
         "list what a server offers",
         "TARGET",
-        "words --mcp --profile --framing --header --timeout list:--json --html call:--debug",
+        {
+            **_shared("words", "--mcp", "--profile", "--framing", "--header", "--timeout", "--debug"),
+            "--json": _flag("print one JSON object, with the descriptions as they arrived"),
+            "--html": _flag("print a page, in one file, that describes the methods (OpenRPC)"),
+        },
         """\
 List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
@@ -124,7 +216,12 @@ are those of `call`.
     "stubs": _Command(
         "write the typed interface of a server",
         "SOURCE",
-        "words --profile --framing --header --timeout call:--debug --name --sync -o,--output",
+        {
+            **_shared("words", "--profile", "--framing", "--header", "--timeout", "--debug"),
+            "--name": {"help": "the name of the class (default: from the title of the document)"},
+            "--sync": _flag("declare methods without async, for HttpClient"),
+            "-o,--output": {"metavar": "FILE", "help": "write the module to FILE (default: standard output)"},
+        },
         """\
 Write a Python module with the typed interface of a server, for `proxy` in
 jsonrpc_fast.session.proxies, from an OpenRPC document.
@@ -144,7 +241,13 @@ exit status:
     "replay": _Command(
         "send a recording to a server, and compare",
         "FILE TARGET",
-        "words --profile --framing --header --timeout replay:--json call:--debug --ignore",
+        {
+            **_shared("words", "--profile", "--framing", "--header", "--timeout", "--debug"),
+            "--json": _flag("print each difference, and the summary, as one JSON object"),
+            "--ignore": _repeated(
+                "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
+            ),
+        },
         """\
 Send the requests and notifications of a recording to a server again, and
 compare its responses with the recorded ones. `tap --record` writes recordings.
@@ -165,7 +268,7 @@ exit status:
     "run": _Command(
         "run a program of another library on this codec",
         "PROGRAM [ARGUMENT ...]|-m MODULE [ARGUMENT ...]",
-        "",
+        {},
         """\
 Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
 SDK, with the adapter of this package installed. The program is not changed.
@@ -183,7 +286,17 @@ exit status:
     "check": _Command(
         "validate streams of messages",
         "",
-        "--profile --framing files --suggest --max-faults --methods -q,--quiet check:--json",
+        {
+            **_shared("--profile", "--framing", "files"),
+            "--suggest": _flag("name the first profile under which all messages of a file are valid"),
+            "--max-faults": {
+                **_number(10, "show at most N faults of each file, or all"),
+                "type": lambda text: sys.maxsize if text == "all" else _whole_number(0, text),
+            },
+            "--methods": _flag("count the requests and notifications of each method"),
+            "-q,--quiet": _flag("print no summaries, only faults"),
+            "--json": _flag("print each fault that is shown (--max-faults), and each summary, as one JSON object"),
+        },
         """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
 then the number of messages of each kind and of faults of each code.
@@ -205,7 +318,10 @@ exit status:
     "stats": _Command(
         "count methods, sizes, errors and response times",
         "",
-        "--profile --framing files stats:--json",
+        {
+            **_shared("--profile", "--framing", "files"),
+            "--json": _flag("print one JSON object for each file"),
+        },
         """\
 Count the messages of each method in a recording of `tap --record`, or in a
 stream of messages: requests, notifications, errors, requests without a
@@ -224,7 +340,11 @@ exit status:
     "bench": _Command(
         "measure this codec with your own messages",
         "",
-        "--profile --framing files --seconds bench:--json",
+        {
+            **_shared("--profile", "--framing", "files"),
+            "--seconds": _duration(3.0, "how long to measure"),
+            "--json": _flag("print one JSON object"),
+        },
         """\
 Decode and encode the messages of a recording, or of a stream, with the
 standard library's json, with orjson if it is installed, and with this codec,
@@ -242,7 +362,20 @@ exit status:
     "tap": _Command(
         "log the messages between a server and its client",
         "[options] -- COMMAND ...|--listen HOST:PORT [options] TARGET|--http HOST:PORT [options] URL",
-        "--profile tap:--framing tap:url --listen tap:--http --log tap:--json --payloads --record",
+        {
+            **_shared("--profile"),
+            "--framing": _framing("auto"),
+            "url": {"nargs": "?", "metavar": "URL", "help": "the address of a server; with --listen or --http"},
+            "--listen": {"metavar": "HOST:PORT", "help": "where to wait for connections; or unix:PATH"},
+            "--http": {"metavar": "HOST:PORT", "help": "where to receive the requests for the URL's server"},
+            "--log": {"metavar": "FILE", "help": "append the log to FILE (default: standard error)"},
+            "--json": _flag("write each line of the log as one JSON object"),
+            "--payloads": _flag("log the messages themselves, too"),
+            "--record": {
+                "metavar": "FILE",
+                "help": "append each message to FILE as a line of JSON, which `replay` reads",
+            },
+        },
         """\
 Run a stdio server and log the messages between it and its client. Put this
 command in front of the server's command in the client's configuration.
@@ -273,7 +406,14 @@ exit status:
     "serve": _Command(
         "serve a folder of templates over MCP",
         "",
-        "--template-dir --http --allow-host --allow-origin --debug",
+        {
+            "--template-dir": {
+                "default": "templates",
+                "metavar": "DIR",
+                "help": "the folder of templates (default: ./%(default)s)",
+            },
+            **_shared("--http", "--allow-host", "--allow-origin", "--debug"),
+        },
         """\
 Serve the text templates of a folder over the Model Context Protocol (MCP), on
 standard input and output, or over HTTP. Each template is a prompt, whose
@@ -286,7 +426,13 @@ notified when files change. Templates cannot read files outside the folder.
     "relay": _Command(
         "connect an MCP client and a server over other transports",
         "[options] URL|--http HOST:PORT [options] -- COMMAND ...",
-        "relay:url --header relay:--http --max-processes relay:--idle-seconds --debug",
+        {
+            "url": {"nargs": "?", "metavar": "URL", "help": "the URL of a remote server"},
+            "--http": {"metavar": "HOST:PORT", "help": "where to serve the command over HTTP, at the path /mcp"},
+            "--max-processes": _number(64, "run at most N processes of the command", 1),
+            "--idle-seconds": _number(1800, "end a process after N seconds without a request; 0: never"),
+            **_shared("--header", "--debug"),
+        },
         """\
 Connect an MCP client and an MCP server that use different transports.
 
@@ -302,8 +448,19 @@ keep their names.
     "gateway": _Command(
         "serve many MCP servers as one",
         "",
-        "gateway:file --status --http --allow-host --allow-origin --separator --max-servers gateway:--idle-seconds "
-        "--list-seconds --debug",
+        {
+            "file": {"metavar": "FILE", "help": "the file of servers"},
+            "--status": _flag("print whether each server responds, and what it offers; serve nothing"),
+            "--separator": {
+                "default": "_",
+                "metavar": "TEXT",
+                "help": "the separator between the name of a server and that of a tool (default: %(default)s)",
+            },
+            "--max-servers": _number(64, "run at most N servers for all clients together", 1),
+            "--idle-seconds": _number(1800, "end a server after N seconds without a request; 0: never"),
+            "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
+            **_shared("--http", "--allow-host", "--allow-origin", "--debug"),
+        },
         """\
 Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
 has the format of MCP hosts:
@@ -323,7 +480,18 @@ offers. The exit status is 1 if one does not respond.
     "install": _Command(
         "add an MCP server to an editor or another host",
         "--client NAME [options] SERVER.py [ARGUMENT ...]|--client NAME [options] -- COMMAND ...",
-        "words --client --name --env --project --yes",
+        {
+            **_shared("words"),
+            "--name": {"help": "the name of the server (default: that of its file or command)"},
+            "--client": {
+                "required": True,
+                "metavar": "NAME",
+                "help": "claude (Claude Desktop), claude-code, cursor, vscode or gemini",
+            },
+            "--env": _repeated("NAME=VALUE", "a variable for the server; may be repeated", []),
+            "--project": _flag("write the file of the project in this folder, instead of the user's"),
+            "--yes": _flag("write without asking"),
+        },
         """\
 Write the entry of an MCP server into the configuration of a host: Claude
 Desktop, Claude Code, Cursor, VS Code or the Gemini CLI. The change is shown
@@ -340,7 +508,7 @@ exit status:
     "info": _Command(
         "show versions, backend and profiles",
         "",
-        "info:--json",
+        {"--json": _flag("print one JSON object")},
         """\
 Show the versions, the backend (and why the compiled core is not in use), and
 the rules of the profiles.
@@ -530,48 +698,9 @@ def _parser() -> argparse.ArgumentParser:
             name, help=row.about, description=text, epilog=heading + status, usage=usages, formatter_class=layout
         )
         command.set_defaults(parser=command, **_DEFAULTS)
-        for option in row.options.split():
-            command.add_argument(*option.rpartition(":")[2].split(","), **_OPTIONS[option])
+        for names, settings in row.options.items():
+            command.add_argument(*names.split(","), **settings)
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("must be a number of seconds, more than 0")
-    return seconds
-
-
-def _whole_number(least: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more")
-    return int(text)
-
-
-def _flag(text: str) -> dict[str, Any]:
-    return {"action": "store_true", "help": text}
-
-
-def _repeated(metavar: str, text: str, default: list[str] | None = None) -> dict[str, Any]:
-    return {"action": "append", "default": default, "metavar": metavar, "help": text}
-
-
-def _number(default: int, text: str, least: int = 0) -> dict[str, Any]:
-    kind = partial(_whole_number, least)
-    return {"type": kind, "default": default, "metavar": "N", "help": f"{text} (default: %(default)s)"}
-
-
-def _duration(default: float, text: str) -> dict[str, Any]:
-    return {"type": _seconds, "default": default, "metavar": "SECONDS", "help": f"{text} (default: %(default)s)"}
-
-
-def _framing(default: str | None) -> dict[str, Any]:
-    kinds = "; ".join([f"{name}, {row.help}" for name, row in FRAMINGS.items()])
-    text = f"how messages are separated: {kinds} (default: {default or 'newline'})"
-    return {"choices": FRAMINGS, "default": default, "metavar": "NAME", "help": text}
 
 
 _DEFAULTS: Final = {
@@ -580,99 +709,3 @@ _DEFAULTS: Final = {
     "allow_origin": None,
 }
 """The values of options that only some of the commands of a module have, for the others."""
-_OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "words": {"nargs": "*", "metavar": "WORD", "help": argparse.SUPPRESS},
-    "files": {"nargs": "*", "metavar": "FILE", "help": "a file to read; - or no file means standard input"},
-    "gateway:file": {"metavar": "FILE", "help": "the file of servers"},
-    "relay:url": {"nargs": "?", "metavar": "URL", "help": "the URL of a remote server"},
-    "tap:url": {"nargs": "?", "metavar": "URL", "help": "the address of a server; with --listen or --http"},
-    "--profile": {
-        "choices": PRESETS,
-        "default": "jsonrpc",
-        "metavar": "NAME",
-        "help": f"the rules for messages: {', '.join(PRESETS)} (default: %(default)s); `jsonrpc-fast info` shows them",
-    },
-    "--framing": _framing(None),
-    "tap:--framing": _framing("auto"),
-    "--mcp": _flag("speak the Model Context Protocol (needs the extra mcp)"),
-    "--lsp": _flag("speak the Language Server Protocol: its handshake and framing"),
-    "--header": _repeated(
-        "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
-    ),
-    "--digest": _flag("send the user and the password of the URL by digest authentication (RFC 7616), not as they are"),
-    "--extra": _repeated(
-        "NAME=VALUE", "a further member of the message, beside the params, such as auth=TOKEN; may be repeated", []
-    ),
-    "--timeout": _duration(300.0, "how long to wait for the response"),
-    "call:--json": _flag('print {"result": ...} or {"error": {"code": ..., ...}} in one line'),
-    "list:--json": _flag("print one JSON object, with the descriptions as they arrived"),
-    "replay:--json": _flag("print each difference, and the summary, as one JSON object"),
-    "tap:--json": _flag("write each line of the log as one JSON object"),
-    "call:--debug": _flag("log what the connection does to standard error"),
-    "--html": _flag("print a page, in one file, that describes the methods (OpenRPC)"),
-    "--notify": _flag("send a notification, and do not wait for a response"),
-    "--follow": _flag("print the server's notifications, until the connection ends or Ctrl-C"),
-    "--name": {"help": "the name of the class (default: from the title of the document)"},
-    "--sync": _flag("declare methods without async, for HttpClient"),
-    "-o,--output": {"metavar": "FILE", "help": "write the module to FILE (default: standard output)"},
-    "--ignore": _repeated(
-        "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
-    ),
-    "--max-faults": {
-        **_number(10, "show at most N faults of each file, or all"),
-        "type": lambda text: sys.maxsize if text == "all" else _whole_number(0, text),
-    },
-    "--suggest": _flag("name the first profile under which all messages of a file are valid"),
-    "--methods": _flag("count the requests and notifications of each method"),
-    "-q,--quiet": _flag("print no summaries, only faults"),
-    "check:--json": _flag("print each fault that is shown (--max-faults), and each summary, as one JSON object"),
-    "--client": {
-        "required": True,
-        "metavar": "NAME",
-        "help": "claude (Claude Desktop), claude-code, cursor, vscode or gemini",
-    },
-    "install:--name": {"help": "the name of the server (default: that of its file or command)"},
-    "--env": _repeated("NAME=VALUE", "a variable for the server; may be repeated", []),
-    "--project": _flag("write the file of the project in this folder, instead of the user's"),
-    "--yes": _flag("write without asking"),
-    "info:--json": _flag("print one JSON object"),
-    "stats:--json": _flag("print one JSON object for each file"),
-    "bench:--json": _flag("print one JSON object"),
-    "--seconds": _duration(3.0, "how long to measure"),
-    "--log": {"metavar": "FILE", "help": "append the log to FILE (default: standard error)"},
-    "--payloads": _flag("log the messages themselves, too"),
-    "--record": {"metavar": "FILE", "help": "append each message to FILE as a line of JSON, which `replay` reads"},
-    "--template-dir": {
-        "default": "templates",
-        "metavar": "DIR",
-        "help": "the folder of templates (default: ./%(default)s)",
-    },
-    "--http": {
-        "metavar": "HOST:PORT",
-        "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
-    },
-    "--listen": {"metavar": "HOST:PORT", "help": "where to wait for connections; or unix:PATH"},
-    "tap:--http": {"metavar": "HOST:PORT", "help": "where to receive the requests for the URL's server"},
-    "relay:--http": {"metavar": "HOST:PORT", "help": "where to serve the command over HTTP, at the path /mcp"},
-    "--allow-host": _repeated(
-        "NAME",
-        "accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
-        "(default: the names of the loopback interface, if the server is reached through it)",
-    ),
-    "--allow-origin": _repeated(
-        "ORIGIN", "accept requests of web pages of this origin, such as https://example.org; may be repeated"
-    ),
-    "--max-processes": _number(64, "run at most N processes of the command", 1),
-    "--max-servers": _number(64, "run at most N servers for all clients together", 1),
-    "relay:--idle-seconds": _number(1800, "end a process after N seconds without a request; 0: never"),
-    "gateway:--idle-seconds": _number(1800, "end a server after N seconds without a request; 0: never"),
-    "--status": _flag("print whether each server responds, and what it offers; serve nothing"),
-    "--separator": {
-        "default": "_",
-        "metavar": "TEXT",
-        "help": "the separator between the name of a server and that of a tool (default: %(default)s)",
-    },
-    "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
-    "--debug": _flag("log each message and fault to standard error, without payloads"),
-}
-"""The options by name. If the options of several commands differ, the name of the command comes first."""

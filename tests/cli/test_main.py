@@ -215,6 +215,12 @@ def test_every_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], words
 
 
+def test_an_option_of_two_commands_has_the_text_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, text in (("stubs", "the name of the class"), ("install", "the name of the server")):
+        assert cli.main([command, "--help"]) == 0
+        assert text in capsys.readouterr().out
+
+
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
     output = capsys.readouterr()
