@@ -22,7 +22,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias, get_args
 
 from .errors import (
     CallTimeout,
@@ -148,7 +148,10 @@ Hooks: TypeAlias = (
     | FaultHook
     | HandlerFaultHook
 )
-"""An object with at least one of these methods."""
+"""An object with at least one of these methods. The members of this union are the table of the hooks."""
+
+HOOKS: Final = {kind.__name__: name for kind in get_args(Hooks) for name in vars(kind) if not name.startswith("_")}
+"""The method of each hook, by the name of its protocol. A `fault` has one argument or three: it has two protocols."""
 
 
 class FoundHooks:
@@ -162,40 +165,33 @@ class FoundHooks:
         TypeError: A hook is not callable, or is async; or the object has none.
     """
 
-    __slots__ = (
-        "broken",
-        "call_prepared",
-        "call_settled",
-        "call_started",
-        "fault",
-        "handler_fault",
-        "peer_fault",
-        "request_received",
-        "request_served",
-        "request_started",
-    )
+    __slots__ = (*dict.fromkeys(HOOKS.values()), "broken", "handler_fault", "peer_fault")
+    call_prepared: Hook | None
+    call_started: Hook | None
+    call_settled: Hook | None
+    request_received: Hook | None
+    request_started: Hook | None
+    request_served: Hook | None
 
     def __init__(self, hooks: Hooks | None) -> None:
-        # The hooks with a trace context replace those without one: each call gets one trace.
-        self.call_prepared: Hook | None = _find(hooks, "call_prepared", _checked)
-        self.call_started: Hook | None = None if self.call_prepared else _find(hooks, "call_started")
-        self.call_settled: Hook | None = _find(hooks, "call_settled")
-        self.request_received: Hook | None = _find(hooks, "request_received")
-        self.request_started: Hook | None = None if self.request_received else _find(hooks, "request_started")
-        self.request_served: Hook | None = _find(hooks, "request_served")
-        # A `fault` hook has one argument or three (`HandlerFaultHook`). The signature tells which, once: a call that
-        # raises TypeError may have failed inside the hook.
-        found = _find(hooks, "fault")
-        names_handler = found is not None and _takes_three(hooks.fault)  # type: ignore[union-attr]
-        if hooks is not None and found is None and not any(getattr(self, name, None) for name in self.__slots__):
+        found = {name: _find(hooks, name, _checked if name == "call_prepared" else None) for name in HOOKS.values()}
+        if hooks is not None and not any(found.values()):
             raise TypeError(f"hooks must have a method such as request_served: {type(hooks).__name__} has none")
-        fault = (lambda error: found(error, None, None)) if found and names_handler else found
+        # The hooks with a trace context replace those without one: each call gets one trace.
+        for name, other in (("call_prepared", "call_started"), ("request_received", "request_started")):
+            found[other] = None if found[name] else found[other]
+        told = found.pop("fault")
+        for name, hook in found.items():
+            setattr(self, name, hook)
+        # The signature tells which `fault` it is, once: a call that raises TypeError may have failed inside the hook.
+        names_handler = told is not None and _takes_three(hooks.fault)  # type: ignore[union-attr]
+        fault = (lambda error: told(error, None, None)) if told and names_handler else told
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
         self.broken: Hook = fault or log_broken
         self.handler_fault: Hook = internal_error
-        if found is not None:
-            self.handler_fault = found if names_handler else lambda error, *_: found(error)
+        if told is not None:
+            self.handler_fault = told if names_handler else lambda error, *_: told(error)
 
 
 def trace_in(members: object) -> dict[str, str]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification
+from jsonrpc_fast import Notification, hooks
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError
-from jsonrpc_fast.hooks import Outcome, outcome_of
+from jsonrpc_fast.hooks import HOOKS, Outcome, outcome_of
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.mcp.http import McpEndpoint
 
 from .support import needs
+from .support.places import ROOT
 from .support.recorder import Recorder
+from .support.session_pairs import sessions
 from .support.tables import rows
 from .support.waiting import free_port
 
@@ -59,6 +63,58 @@ async def use(client: Any) -> None:
         with pytest.raises(RpcError):
             await client.call(method)
     await client.notify("note")
+
+
+def fail() -> None:
+    raise ValueError("broken")
+
+
+def only(kind: str, seen: list[str]) -> Any:
+    """Return hooks with the one method of a row of the table, which takes what its protocol says."""
+    name = HOOKS[kind]
+
+    def hook(*arguments: Any) -> tuple[None, dict[str, str]]:
+        signature.bind(*arguments)
+        seen.append(kind)
+        return None, {}
+
+    signature = inspect.signature(getattr(getattr(hooks, kind), name))
+    hook.__signature__ = signature  # type: ignore[attr-defined]
+    return type("Only", (), {name: hook})()
+
+
+def check_seen(kind: str, seen: list[str]) -> None:
+    """Each end calls the hook that is its own: once for each call, or for each failure."""
+    assert seen == [kind] * (1 if HOOKS[kind] == "fault" else 2)
+
+
+@rows("kind", list(HOOKS))
+async def test_each_hook_is_called_in_sessions(kind: str) -> None:
+    seen: list[str] = []
+    found = only(kind, seen)
+    async with sessions({"add": max, "fail": fail}, hooks=found, client_options={"hooks": found}) as (client, _):
+        assert await client.call("add", [1, 2]) == 2
+        with pytest.raises(RpcError):
+            await client.call("fail")
+    check_seen(kind, seen)
+
+
+@rows("kind", list(HOOKS))
+async def test_each_hook_is_called_over_http(kind: str) -> None:
+    seen: list[str] = []
+    found = only(kind, seen)
+    app = Endpoint({"add": max, "fail": fail}, hooks=found)
+    async with serving(app) as url, AsyncHttpClient(url, hooks=found) as client:
+        assert await client.call("add", [1, 2]) == 2
+        with pytest.raises(RpcError):
+            await client.call("fail")
+    check_seen(kind, seen)
+
+
+def test_each_hook_is_public_and_in_the_reference() -> None:
+    assert {*hooks.__all__} == {*HOOKS, "Hooks", "Outcome"}
+    page = (ROOT / "docs/api/hooks.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"autoclass:: jsonrpc_fast\.hooks\.(\w+Hook)\n", page)) == sorted(HOOKS)
 
 
 async def test_an_asgi_endpoint_and_its_client() -> None:
