@@ -13,7 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from ..support.places import PACKAGE
+from ..support.pages import table_rows
+from ..support.places import PACKAGE, ROOT
 
 pytestmark = pytest.mark.lint
 
@@ -149,3 +150,25 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
 def python_imports(code: str) -> str:
     """The imports from the package in a Cython source."""
     return "".join(re.findall(r"^from \.+\w* import (?:\([^)]*\)|.*)\n", code, re.MULTILINE))
+
+
+def test_each_trick_has_its_row() -> None:
+    """A trick that rests on CPython's layout is compiled, switched off and shown by its row in `tricks.pxi` alone."""
+    if not SOURCES:
+        pytest.skip("the sources of the core are missing")
+    texts = {path.name: path.read_text() for path in SOURCES}
+    table = texts.pop("tricks.pxi")
+    shown = dict(re.findall(r"ROW\((\w+), \"([^\"]+)\"\)", table))
+    assert {row[0] for row in table_rows((ROOT / "docs/core.md").read_text(), "`info` says", "what is used")} == {
+        *shown.values()
+    }
+    compiled = set(re.findall(r"#define JSONRPC_FAST_(\w+) \(?(?:JSONRPC_FAST_\w+ &&|1\n)", table))
+    switches = {"KNOWN_LAYOUT", "GIL", "DEBUG", "COUNTED"}
+    assert compiled - switches == shown.keys()
+    # The layout of CPython is nobody else's condition, and each trick is asked for somewhere.
+    for name, text in texts.items():
+        assert not re.search(r"JSONRPC_FAST_(KNOWN_LAYOUT|GIL|COUNTED)\b|CYTHON_COMPILING_IN_CPYTHON", text), name
+    code = "".join(texts.values())
+    for trick in shown:
+        asked = rf"JSONRPC_FAST_{trick}\b|jsonrpc_fast_uses\({trick}\)|\buses_{trick.lower()}\b"
+        assert re.search(asked, code), trick

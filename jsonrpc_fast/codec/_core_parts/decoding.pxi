@@ -7,7 +7,7 @@ cdef extern from *:
         PyTypeObject *type = Py_TYPE(function);
         vectorcallfunc *place = (vectorcallfunc *)((char *)function + type->tp_vectorcall_offset);
         vectorcallfunc old;
-        if (!jsonrpc_fast_uses_tricks || !PyType_HasFeature(type, Py_TPFLAGS_HAVE_VECTORCALL))
+        if (!jsonrpc_fast_uses(OWN_CALLS) || !PyType_HasFeature(type, Py_TPFLAGS_HAVE_VECTORCALL))
             return NULL;
         old = *place;
         *place = (vectorcallfunc)call;

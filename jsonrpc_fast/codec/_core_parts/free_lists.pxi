@@ -12,13 +12,6 @@ Rules:
 
 cdef extern from *:
     """
-    /* Free lists need types whose slots may be set. */
-    #if JSONRPC_FAST_KNOWN_LAYOUT && !CYTHON_USE_TYPE_SPECS
-    #define JSONRPC_FAST_FREE_LISTS 1
-    #else
-    #define JSONRPC_FAST_FREE_LISTS 0
-    #endif
-
     static CYTHON_INLINE void jsonrpc_fast_renew(PyObject *value) {
     #if defined(Py_REF_DEBUG) || defined(Py_TRACE_REFS) || PY_VERSION_HEX >= 0x030D0000
         _Py_NewReference(value);
@@ -40,9 +33,8 @@ cdef extern from *:
 
     #define jsonrpc_fast_owned(value) (value)
 
-    /* The fields of lists and ints, in CPython with the GIL. */
-    #if JSONRPC_FAST_FREE_LISTS && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
-    #define JSONRPC_FAST_FREE_PAYLOADS 1
+    /* The fields of lists and ints. */
+    #if JSONRPC_FAST_FREE_PAYLOADS
     #if PY_VERSION_HEX < 0x030C0000
     #define jsonrpc_fast_digit_of(integer) (((PyLongObject *)(integer))->ob_digit[0])
     #define jsonrpc_fast_is_digit(integer) (Py_SIZE(integer) == 1)
@@ -56,7 +48,6 @@ cdef extern from *:
     #define jsonrpc_fast_room_of(list) (((PyListObject *)(list))->allocated)
     #define jsonrpc_fast_set_size(list, size) Py_SET_SIZE((PyVarObject *)(list), size)
     #else
-    #define JSONRPC_FAST_FREE_PAYLOADS 0
     #define jsonrpc_fast_is_digit(integer) 0
     #define jsonrpc_fast_set_digit(integer, number) ((void)(number))
     #define jsonrpc_fast_items_of(list) ((PyObject **)NULL)
@@ -70,7 +61,6 @@ cdef extern from *:
     PyObject** list_items "jsonrpc_fast_items_of"(PyObject* items) noexcept
     Py_ssize_t list_room "jsonrpc_fast_room_of"(PyObject* items) noexcept
     void set_list_size "jsonrpc_fast_set_size"(PyObject* items, Py_ssize_t size) noexcept
-    bint FREE_LISTS "JSONRPC_FAST_FREE_LISTS"
     void renew "jsonrpc_fast_renew"(PyObject* value)
     void clear_deep "jsonrpc_fast_clear_deep"(
         PyObject* value, void (*clear)(PyObject*) noexcept, void (*own)(PyObject*) noexcept
@@ -384,7 +374,7 @@ cdef int use_free_list(int kept, type, Py_ssize_t fields, void (*release)(PyObje
         raise ImportError(f"{type.__name__} has another layout than the core was written for")
     used.make = used.type.tp_new
     used.fields = fields
-    if FREE_LISTS and uses_tricks:  # else nothing is ever kept
+    if uses_free_lists:  # else nothing is ever kept
         used.type.tp_dealloc = release
     return 0
 
@@ -394,5 +384,5 @@ use_free_list(NOTIFICATIONS, Notification, 2, free_notification)
 use_free_list(RESPONSES, Response, 3, free_response)
 use_free_list(ERRORS, Error, 3, free_error)
 cdef Call slow_response = <Call>message_classes[RESPONSES].type.tp_vectorcall
-if FREE_LISTS and uses_tricks and slow_response != NULL:
+if uses_free_lists and slow_response != NULL:
     message_classes[RESPONSES].type.tp_vectorcall = <vectorcallfunc>call_response

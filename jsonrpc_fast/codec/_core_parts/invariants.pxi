@@ -29,18 +29,6 @@ cdef check_invariants():
         raise ImportError(f"this Python does not keep what the core relies on: {', '.join(broken)}")
 
 
-def tricks():
-    """Return the tricks that rest on the layout of CPython's objects, and whether each is in use."""
-    return {
-        "messages that wait": FREE_LISTS and uses_tricks,
-        "ints and lists that wait": FREE_PAYLOADS and uses_tricks,
-        "dicts from templates": HAS_TEMPLATES,
-        "copied headers": COPIED_HEADERS and uses_tricks,
-        "kept UTF-8": KEPT_UTF8 and uses_tricks,
-        "own calls": uses_tricks,
-    }
-
-
 cdef int find_broken(list broken) except -1:
     """Append the names of the facts that do not hold."""
     cdef PyObject* first
@@ -49,7 +37,7 @@ cdef int find_broken(list broken) except -1:
     first = <PyObject*>request
     request = None
     request = make_object(REQUESTS, 2, "m", None)
-    if FREE_LISTS and uses_tricks and <PyObject*>request != first or type(request) is not Request or _is_tracked(request):
+    if uses_free_lists and <PyObject*>request != first or type(request) is not Request or _is_tracked(request):
         broken.append("free lists")
     if type(decode(b"{}")) is not ParseError or encode_result(1, 2) != b'{"jsonrpc":"2.0","id":1,"result":2}\n':
         broken.append("calls")

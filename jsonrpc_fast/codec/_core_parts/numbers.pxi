@@ -60,7 +60,7 @@ cdef extern from *:
         PyObject *integer = PyLong_FromLong(PyLong_MASK);
         if (integer == NULL)
             return -1;
-        if (jsonrpc_fast_uses_tricks)
+        if (jsonrpc_fast_uses(COPIED_HEADERS))
             jsonrpc_fast_most_digit = PyLong_MASK;
         memcpy(&jsonrpc_fast_digit_head, integer, PyLong_Type.tp_basicsize);
         Py_DECREF(integer);

@@ -62,7 +62,7 @@ cdef extern from *:
         PyObject *text = PyUnicode_New(1, 0x7F);
         if (text == NULL)
             return -1;
-        if (jsonrpc_fast_uses_tricks)
+        if (jsonrpc_fast_uses(COPIED_HEADERS))
             jsonrpc_fast_most_ascii = PY_SSIZE_T_MAX / 2;
         jsonrpc_fast_ascii_head = *(PyASCIIObject *)text;
         Py_DECREF(text);

@@ -22,8 +22,8 @@ CPython sets everything else, such as the version of the dict; a new dict has no
 cycle is tracked by the garbage collector, as one made by insertion.
 
 CPython 3.11 to 3.14 have this layout, also without the GIL: the lock of a table is then in a byte that is otherwise
-unused, and a dict that no other thread has seen yet is filled as with the GIL. In 3.10 the entries have the hash, too.
-There and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. At import, `can_make_templates`
+unused, and a dict that no other thread has seen yet is filled as with the GIL. There are none in debug builds, which
+count all references. At import, `can_make_templates`
 compares dicts made from templates with dicts made by insertion; `has_known_layout` checks each new template. If anything
 differs, all dicts are made by insertion.
 
@@ -46,9 +46,7 @@ the caches is set when its new template is complete.
 
 cdef extern from *:
     """
-    #if JSONRPC_FAST_KNOWN_LAYOUT && PY_VERSION_HEX >= 0x030B0000 \\
-        && !defined(Py_DEBUG) && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
-    #define JSONRPC_FAST_TEMPLATES 1
+    #if JSONRPC_FAST_TEMPLATES
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
     #define jsonrpc_fast_has_values_apart(value) (((PyDictObject *)(value))->ma_values != NULL)
     static CYTHON_INLINE void jsonrpc_fast_set_table(PyObject *value, void *table, Py_ssize_t size) {
@@ -59,7 +57,6 @@ cdef extern from *:
         ((PyDictObject *)value)->ma_used = size;
     }
     #else
-    #define JSONRPC_FAST_TEMPLATES 0
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)NULL)
     #define jsonrpc_fast_has_values_apart(value) 1
     #define jsonrpc_fast_set_table(value, table, size) ((void)(table))
@@ -406,7 +403,8 @@ cdef bint can_make_templates() except -1:
     return are_made_dicts_real(1, True) and are_made_dicts_real(MAX_NAMES, True)
 
 
-cdef bint HAS_TEMPLATES = TEMPLATES and uses_tricks and can_make_templates()
+cdef bint HAS_TEMPLATES = uses_templates and can_make_templates()
+uses_templates = HAS_TEMPLATES
 
 
 cdef void forget_templates(Templates* templates) noexcept:

@@ -199,7 +199,7 @@ cdef extern from *:
     /* The cached UTF-8 of a str, which an earlier call of the C API made, or NULL. */
     #if JSONRPC_FAST_KEPT_UTF8
     #define jsonrpc_fast_kept_utf8(text) \\
-        (jsonrpc_fast_uses_tricks ? ((PyCompactUnicodeObject *)(text))->utf8 : NULL)
+        (jsonrpc_fast_uses(KEPT_UTF8) ? ((PyCompactUnicodeObject *)(text))->utf8 : NULL)
     #define jsonrpc_fast_kept_size(text) (((PyCompactUnicodeObject *)(text))->utf8_length)
     #else
     #define jsonrpc_fast_kept_utf8(text) NULL
