@@ -135,9 +135,7 @@ from ..support import SHOWN_BYTES as _SHOWN_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
 from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
 from ..types import ENVELOPE_MEMBERS, UNSET, Classification
-from ._any_errors import code_and_message
 from ._dicts import check_faults, dicts_of, write_parts
-from ._extra import RESERVED_IN_RESPONSES, check_extra, extra_of
 from ._json import (
     FORBIDDEN_OPTIONS,
     HARMLESS_OPTIONS,
@@ -163,12 +161,20 @@ from ._json import ORJSON_VERSION
 from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
-from ._members import find
-from ._numbers import DECIMALS as _DECIMALS
-from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
-from ._numbers import check_numbers, loads_as, numbers_of
 from ._parts import TOO_MANY_DIGITS
-from ._pickling import remake
+from ._shared import DECIMALS as _DECIMALS
+from ._shared import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
+from ._shared import (
+    RESERVED_IN_RESPONSES,
+    check_extra,
+    check_numbers,
+    code_and_message,
+    extra_of,
+    find,
+    loads_as,
+    numbers_of,
+    remake,
+)
 from ._stream import IN_USE, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder

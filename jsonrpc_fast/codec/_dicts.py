@@ -16,7 +16,7 @@ from ._json import (
     dumps_bounded,
     on_one_line,
 )
-from ._numbers import loads_as
+from ._shared import loads_as
 
 
 def check_faults(faults: object) -> None:

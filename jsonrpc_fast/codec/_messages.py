@@ -17,14 +17,21 @@ from ..errors import RpcError, not_a_message, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
 from ..support import shorten
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
-from ._any_errors import code_and_message
-from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import Default, check_option, dumps, loads, on_one_line
 from ._kinds import error_kinds, is_array, is_error_object, is_id_too_long, is_object, kinds_of
-from ._members import find
-from ._numbers import check_numbers, loads_as, numbers_of
-from ._pickling import remake
 from ._scanner import Malformed, ScannedValue, parts_of, scan_value
+from ._shared import (
+    RESERVED_IN_RESPONSES,
+    append_extra,
+    check_extra,
+    check_numbers,
+    code_and_message,
+    extra_of,
+    find,
+    loads_as,
+    numbers_of,
+    remake,
+)
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
 
 if TYPE_CHECKING:

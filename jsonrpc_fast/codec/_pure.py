@@ -50,7 +50,6 @@ from ._messages import (
 from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
-from ._numbers import DECIMALS, NO_WIDE_INTEGERS, check_numbers, loads_as
 from ._pure_fast import read_dicts, with_fast_path
 from ._scanner import (
     Envelope,
@@ -67,6 +66,7 @@ from ._scanner import (
 from ._serving import Called, Find, call_plain
 from ._serving import PlainServer as PlainServer
 from ._serving import ServedCoroutine as ServedCoroutine
+from ._shared import DECIMALS, NO_WIDE_INTEGERS, check_numbers, loads_as
 from ._stream import Place, StreamDecoder
 from .rules import bits
 

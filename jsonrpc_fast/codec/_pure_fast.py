@@ -48,8 +48,8 @@ from ._messages import (
     set_request_params,
     to_bytes,
 )
-from ._numbers import DECIMALS
 from ._scanner import ScannedValue, scan_error
+from ._shared import DECIMALS
 
 F = TypeVar("F", bound=Callable[..., Any])
 """The plain `decode`."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec._dicts import dicts_of
-from jsonrpc_fast.codec._numbers import numbers_of
+from jsonrpc_fast.codec._shared import numbers_of
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile

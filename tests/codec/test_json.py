@@ -20,7 +20,7 @@ from jsonrpc_fast.codec._json import (
     is_wide_integer,
     loads_exact,
 )
-from jsonrpc_fast.codec._numbers import DECIMALS, check_numbers
+from jsonrpc_fast.codec._shared import DECIMALS, check_numbers
 from jsonrpc_fast.profile import MIN_ID_BYTES
 
 from ..support.oracle import orjson

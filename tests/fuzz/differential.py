@@ -28,7 +28,7 @@ from typing import Any, get_args
 from jsonrpc_fast import CLIENT, JSONRPC, JSONRPC_1, LENIENT, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.codec._dicts import dicts_of
-from jsonrpc_fast.codec._numbers import numbers_of
+from jsonrpc_fast.codec._shared import numbers_of
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing import FRAMINGS, Framing
 from jsonrpc_fast.profile import WrittenForm

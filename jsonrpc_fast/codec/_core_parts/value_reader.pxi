@@ -88,7 +88,7 @@ cdef extern from *:
 cdef enum:
     # How many values a reader holds without the heap.
     STACK_VALUES = 128
-    # As in `_numbers.py`, which `check_invariants` compares.
+    # As in `_shared.py`, which `check_invariants` compares.
     DECIMALS = 1
     NO_WIDE_INTEGERS = 2
 
