@@ -32,7 +32,7 @@ from ..handlers import Function, HandlerOptions, Handlers, RequestContext
 from ..support import Waiters, check_seconds
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
-from ..transports.protocol import CALLBACKS, Transport, check_transport
+from ..transports.protocol import CALLBACKS, Acceptor, Ending, Transport, check_transport
 from ..types import TURN_SECONDS, UNSET, MessageId, Unset
 from .calling import Calling
 from .engine import Engine
@@ -134,15 +134,11 @@ class Session(Calling):
         if self._heartbeat is not None:
             self._start_heartbeat(self._heartbeat)
 
-    def begin(self) -> None:
-        """Do what `start` does, at once, with a connection that a server has accepted.
-
-        Raises:
-            StateError: The session was started already, or the connection was not accepted.
-        """
+    def _begin_accepted(self, connection: Connection) -> None:
+        """Do what `start` does, at once, with a connection that a server has accepted: the transport."""
         before = self._begin()
         try:
-            self._transport.begin()  # type: ignore[attr-defined]  # it is a Connection
+            connection.begin()
         except BaseException:
             self._give_back(before)
             raise
@@ -510,24 +506,27 @@ def serving(
         ValueError: The value of an option is out of range.
     """
     shared = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-    rules = Rules(**options) if options else RULES
+    return _Serving(shared, Rules(**options) if options else RULES)
 
-    def session_over(transport: Transport) -> Session:
+
+class _Serving(Acceptor):
+    def __init__(self, handlers: Handlers, rules: Rules) -> None:
+        self._handlers = handlers
+        self._rules = rules
+
+    def _session_over(self, transport: Transport) -> Session:
         session = Session.__new__(Session)
-        session._set_up(transport, shared, rules)
+        session._set_up(transport, self._handlers, self._rules)
         return session
 
-    async def serve(transport: Transport) -> None:
-        async with session_over(transport) as session:
+    async def __call__(self, transport: Transport) -> None:
+        async with self._session_over(transport) as session:
             await session.wait_closed()
 
-    def begin(connection: Connection) -> Callable[[], Coroutine[Any, Any, None] | None]:
-        session = session_over(connection)
-        session.begin()
+    def begin(self, connection: Connection) -> Ending:
+        session = self._session_over(connection)
+        session._begin_accepted(connection)
         return session._ending
-
-    serve.begin = begin  # type: ignore[attr-defined]
-    return serve
 
 
 async def broadcast(sessions: Iterable[S], method: str, params: Params = None) -> list[S]:

@@ -6,7 +6,7 @@ the layers above set callbacks and read attributes of every transport in the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
 from ..codec import Notification, ParseError, Request, Response
@@ -161,6 +161,22 @@ class Transport:
 
     async def disconnect(self) -> None:
         """Close the channel at once. Accepted bytes that are not written yet are dropped."""
+        raise NotImplementedError
+
+
+Ending: TypeAlias = "Callable[[], Coroutine[Any, Any, object] | None]"
+"""Returns what is left to wait for after the loss of a connection; None for nothing."""
+
+
+class Acceptor:
+    """A function that serves connections, and can also begin with one at once, without a task for each."""
+
+    async def __call__(self, transport: Transport, /) -> object:
+        """Serve a connection until it is closed."""
+        raise NotImplementedError
+
+    def begin(self, connection: Any, /) -> Ending:
+        """Begin to serve a `Connection` that is open."""
         raise NotImplementedError
 
 

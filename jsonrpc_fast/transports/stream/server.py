@@ -22,6 +22,7 @@ from ...framing.hints import HttpDetector
 from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of
 from ...types import CANCEL_SECONDS, UNSET
 from ..connection import SERVE_SECONDS, State
+from ..protocol import Acceptor, Ending
 from .admission import Admission
 from .listening import bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel, check_context
@@ -59,8 +60,6 @@ class ServerOptions(SocketOptions, ListeningOptions, total=False):
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
-_Ending = Callable[[], Coroutine[Any, Any, object] | None]
-"""What `begin` returns: a function that returns what is left to wait for after the loss of the connection."""
 
 
 class AcceptedSocket(SocketChannel):
@@ -149,7 +148,7 @@ class StreamServer:
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
         check_serve(serve)
         rest = cast("dict[str, Any]", options)
-        self._connections: dict[SocketTransport, _Ending | None] = {}
+        self._connections: dict[SocketTransport, Ending | None] = {}
         self.admission: Admission = Admission(
             self._connections,
             rest.pop("max_connections", 1000),
@@ -165,8 +164,7 @@ class StreamServer:
         self._silent: dict[SocketTransport, float] = {}
         self._silent_timer: asyncio.TimerHandle | None = None
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
-        # What `serving` returns can begin at once, without a task for each connection.
-        self._begin: Callable[[Any], _Ending] | None = getattr(serve, "begin", None)
+        self._begin: Callable[[Any], Ending] | None = serve.begin if isinstance(serve, Acceptor) else None
         self._options = rest
         self._check_options()  # checked here, not when the first client connects
         self._ssl: tls.SSLContext | None = None
