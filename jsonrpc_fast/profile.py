@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 MAX_DEPTH: Final = 1024  # as deep as orjson.loads reads
-MIN_ID_BYTES: Final = 32  # a 64-bit integer has at most 20 digits
 MAX_ID_BYTES: Final = 640  # the lowest value that `sys.set_int_max_str_digits` accepts: every id can be converted
 HEAD_BYTES: Final = 1024  # how much of a message over the size limit is read for its id
 
@@ -129,7 +128,7 @@ class Limits(_Record):
             ("depth", 1, MAX_DEPTH),
             ("batch_items", 1, sys.maxsize // 2),
             ("method_bytes", 1, sys.maxsize // 2),
-            ("id_bytes", MIN_ID_BYTES, MAX_ID_BYTES),
+            ("id_bytes", 32, MAX_ID_BYTES),  # a 64-bit integer has at most 20 digits
         ):
             check_count(name, getattr(self, name), minimum, maximum, may_be_none=False)
 
@@ -199,12 +198,8 @@ class Profile(_Record):
             value = getattr(self, name)
             expected = type(getattr(Profile, name))
             # Not `isinstance`: 1 is not a bool, and the core reads a field as its exact type.
-            # the values that are not a bool, of fields that otherwise are one
-            if type(value) is not expected and (name, value) not in (
-                ("extra_members", "keep"),
-                ("missing_ids", "errors"),
-                ("null_members", "params"),
-            ):
+            words = (("extra_members", "keep"), ("missing_ids", "errors"), ("null_members", "params"))
+            if type(value) is not expected and (name, value) not in words:
                 raise TypeError(f"{name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("exact", "reject"):
             raise ValueError('big_ints must be "exact" or "reject"')
@@ -238,24 +233,13 @@ def check_batches(profile: Profile | None) -> None:
         raise ValueError("the profile does not allow batches, so their results could not be read")
 
 
-_PERMISSIONS: Final = (
-    "null_request_ids",
-    "null_result_ids",
-    "float_ids",
-    "missing_ids",
-    "optional_jsonrpc",
-    "empty_methods",
-    "array_params",
-    "null_members",
-    "any_errors",
-    "repeated_calls",
-    "extra_members",
-)
-"""The fields of a profile that are true where it accepts more messages."""
+_OTHERS: Final = ("object_results", "batches")
+"""The fields that are a bool and not true where a message is accepted that otherwise is not."""
 
 
-_HALVES: Final = ("missing_ids", "null_members")
-"""Those that can be half true, too."""
+def _rank(value: object) -> int:
+    """Return how much more a field accepts: nothing, the half of what it could, or all."""
+    return 2 if value is True or value == "keep" else int(bool(value))
 
 
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
@@ -264,9 +248,9 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     The comparison excludes batches, kept extra members, and rules about the text of a message: its size, its depth, and
     numbers that are too large.
     """
+    more = [name for name in Profile.FIELDS if type(getattr(Profile, name)) is bool and name not in _OTHERS]
     return (
-        all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)
-        and all(getattr(profile, name) is not True or getattr(other, name) is True for name in _HALVES)
+        all(_rank(getattr(profile, name)) <= _rank(getattr(other, name)) for name in more)
         and profile.object_results >= other.object_results
         and profile.limits.method_bytes <= other.limits.method_bytes
         and profile.limits.id_bytes <= other.limits.id_bytes
@@ -325,19 +309,5 @@ MCP_2025_06_18: Final = MCP_2024_11_05.replace(name="mcp-2025-06-18")
 MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", missing_ids="errors")
 MCP_2026_07_28: Final = MCP_2025_11_25.replace(name="mcp-2026-07-28")
 
-PRESETS: Final = {
-    profile.name: profile
-    for profile in (
-        JSONRPC,
-        LENIENT,
-        CLIENT,
-        JSONRPC_1,
-        LSP,
-        MCP_2024_11_05,
-        MCP_2025_03_26,
-        MCP_2025_06_18,
-        MCP_2025_11_25,
-        MCP_2026_07_28,
-    )
-}
-"""The presets by name, as on the command line."""
+PRESETS: Final = {profile.name: profile for profile in list(globals().values()) if type(profile) is Profile}
+"""All of these by name, as on the command line."""

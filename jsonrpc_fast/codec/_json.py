@@ -84,9 +84,7 @@ HARMLESS_OPTIONS: Final = (
     | engine.OPT_PASSTHROUGH_DATACLASS
     | engine.OPT_PASSTHROUGH_DATETIME
     | engine.OPT_PASSTHROUGH_SUBCLASS
-    | engine.OPT_SERIALIZE_DATACLASS
     | engine.OPT_SERIALIZE_NUMPY
-    | engine.OPT_SERIALIZE_UUID
     | engine.OPT_UTC_Z
 )
 """Options that change nothing about values of exactly the types of JSON, with str as names."""

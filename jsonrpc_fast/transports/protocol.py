@@ -180,24 +180,14 @@ class Acceptor:
         raise NotImplementedError
 
 
-CALLBACKS: Final = (
-    "onmessage",
-    "onread",
-    "onlate",
-    "onerror",
-    "onclose",
-    "onend",
-    "onstop",
-    "onfail",
-    "kept_bytes",
-)
+CALLBACKS: Final = tuple(name for name, type in Transport.__annotations__.items() if "Callable" in type)
 """The attributes of `Transport` that are functions of the layer above."""
 
 
 def drop_callbacks(transport: Transport) -> None:
     """Drop the callbacks of a transport that is closed: with what they belong to, they would form a cycle."""
-    transport.onmessage = transport.onread = transport.onlate = transport.onerror = transport.onclose = None
-    transport.onend = transport.onstop = transport.onfail = transport.kept_bytes = None
+    for name in CALLBACKS:
+        setattr(transport, name, None)
 
 
 def check_transport(transport: object) -> None:

@@ -21,7 +21,6 @@ from jsonrpc_fast.codec._json import (
     loads_exact,
 )
 from jsonrpc_fast.codec._shared import DECIMALS, check_numbers
-from jsonrpc_fast.profile import MIN_ID_BYTES
 
 from ..support.oracle import orjson
 from ..support.tables import rows
@@ -117,7 +116,7 @@ def test_is_longer(text: str, limit: int) -> None:
     assert is_longer(text, limit) is (len(text.encode("utf-8", "surrogatepass")) > limit)
 
 
-@given(number=st.one_of(INTEGERS, st.integers(-(10**60), 10**60)), limit=st.integers(MIN_ID_BYTES, 60))
+@given(number=st.one_of(INTEGERS, st.integers(-(10**60), 10**60)), limit=st.integers(32, 60))
 def test_is_integer_longer(number: int, limit: int) -> None:
     assert is_integer_longer(number, limit) is (len(str(number)) > limit)
 
