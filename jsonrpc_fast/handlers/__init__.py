@@ -20,10 +20,10 @@ from .registry import Function, Handlers
 from .results import to_jsonable
 
 if TYPE_CHECKING:
-    from .deadlines import timed
     from .json_values import json_of, to_json
+    from .on_asyncio import timed
 else:
-    __getattr__ = loader(__name__, {"deadlines": ("timed",), "json_values": ("json_of", "to_json")})
+    __getattr__ = loader(__name__, {"on_asyncio": ("timed",), "json_values": ("json_of", "to_json")})
 
 __all__ = [
     "CallNext",

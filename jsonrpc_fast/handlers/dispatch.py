@@ -230,7 +230,7 @@ class Dispatch:
 
     async def _run_in_time(self, item: Any, context: Any, peer: Any, timeout: float) -> bytes:
         """Serve one message in the current task, with a deadline."""
-        from .deadlines import timed  # imports asyncio
+        from .on_asyncio import timed  # imports asyncio
 
         if not timeout:
             return self._refuse_late(item, self._delimited)

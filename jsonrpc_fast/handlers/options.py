@@ -38,7 +38,7 @@ class HandlerOptions(TypedDict, total=False):
             function takes longer gets `SessionErrorCode.DEADLINE_EXCEEDED`. The default is the `timeout` of
             the `Handlers`. Needs asyncio.
         thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
-        executor: Run a sync function in this executor of threads or processes.
+        executor: Run a sync function in this executor of threads or processes, which the caller shuts down.
         ordered: Whether messages that a session receives after one of this method, except pings, wait until the
             function has ended. When its request is cancelled or late, a function in an executor keeps running, since
             nothing can interrupt it, but later messages begin. The convention of the session sets the default: True for
@@ -111,14 +111,14 @@ def make_handler(
     if executor is not None or options.get("thread", False):
         if executor is not None and options.get("thread", False):
             raise TypeError("thread and executor are mutually exclusive")
-        from .executors import ExecutorHandler  # imports asyncio
+        from .on_asyncio import ExecutorHandler  # imports asyncio
 
         handler = ExecutorHandler(handler, function, executor)
     # From the inside out: the deadline covers the executor, and the middleware gets the error of the deadline.
     timeout = options.get("timeout", default_timeout)
     check_seconds("timeout", timeout, may_be_infinite=True)
     if timeout is not None and timeout != inf:
-        from .deadlines import DeadlineHandler  # imports asyncio
+        from .on_asyncio import DeadlineHandler  # imports asyncio
 
         handler = DeadlineHandler(handler, timeout)
     if middleware:

@@ -140,7 +140,7 @@ def options_of(name: str) -> list[str]:
         ("jsonrpc_fast.http", ("EndpointOptions",)),
         ("jsonrpc_fast.transports.stream.transport", ("SocketOptions", "MessageSocketOptions")),
         ("jsonrpc_fast.transports.stream.server", ("ServerOptions",)),
-        ("jsonrpc_fast.transports.websocket.transport", ("WebSocketOptions",)),
+        ("jsonrpc_fast.transports.websocket.channel", ("WebSocketOptions",)),
         ("jsonrpc_fast.transports.websocket.server", ("WebSocketServerOptions",)),
     ):
         if name in names:

@@ -57,8 +57,7 @@ VOCABULARY = (
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "support",
-    "handlers.deadlines",
-    "handlers.executors",
+    "handlers.on_asyncio",
     "handlers.observed",
     "session.blocking_session",
     "session.session",

@@ -11,8 +11,8 @@ except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError('WebSocket needs an extra: pip install "jsonrpc_fast[websocket]"') from _missing
 
 from ..channel import CloseCode
+from .channel import WebSocketTransport
 from .client import WebSocketClient
 from .server import WebSocketServer
-from .transport import WebSocketTransport
 
 __all__ = ["CloseCode", "WebSocketClient", "WebSocketServer", "WebSocketTransport"]

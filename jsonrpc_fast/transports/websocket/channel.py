@@ -1,4 +1,4 @@
-"""WebSocket as a channel of texts over a socket, the same for clients and servers.
+"""WebSocket as a channel of texts over a socket, and the transport over it: the same for clients and servers.
 
 Rules:
   - Each text is written as one text frame. A received text or binary message is one text; fragments are joined.
@@ -9,7 +9,9 @@ Rules:
   - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). Messages before
     the violation are reported, later ones are not (section 7.1.7). The peer can still read the code: reading continues
     until it closes, or has sent DROPPED_BYTES more.
-  - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
+  - A client closes with 1000, a server that stops with 1001, and both with 1008 after more than `max_faults` invalid
+    messages. If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a
+    `ConnectionLost`.
   - A ping gets a pong unless too much is unwritten. Of several that arrive together, only the last one before a message
     gets one (section 5.5.3).
   - Data that arrives before reading is wanted is kept until then, so that a request gets its response although a close
@@ -21,18 +23,24 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Unpack
 
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 from websockets.protocol import Protocol
 from websockets.protocol import State as WireState
 
-from ...errors import ConnectionLost, ParseError
+from ...codec import ParseError
+from ...codes import ParseErrorCode
+from ...errors import ConnectionLost
+from ...profile import JSONRPC, Limits, Profile
+from ...support import check_seconds
 from ...types import TURN_SECONDS
 from ..channel import HIGH_WATER_BYTES, CloseCode, fault_of
-from ..connection import DROPPED_BYTES
-from ..stream.transport import LayeredChannel, SocketOrLayer
+from ..connection import DROPPED_BYTES, State
+from ..heartbeat import Heartbeat
+from ..protocol import MessageOptions
+from ..stream.transport import LayeredChannel, SocketOrLayer, SocketTransport
 from .frames import (
     BINARY,
     CLOSE,
@@ -52,6 +60,8 @@ CLOSE_SECONDS: Final = 5.0
 """How long a connection that the peer or a violation closed may take to end."""
 HEAD_BYTES: Final = 64 * 1024
 """The maximum size of the head of a handshake request or response."""
+UNFOLDED_BYTES: Final = 1024 * 1024
+"""The default of `Limits.message_bytes` with compression: a frame a thousand times smaller may expand to this size."""
 
 
 class Phase(enum.Enum):
@@ -433,3 +443,82 @@ class WebSocketChannel(LayeredChannel):
         if self._phase is _OPEN:
             self.fault = ConnectionLost("the peer does not respond to pings")
             self.socket.abort()
+
+
+class WebSocketOptions(MessageOptions, total=False):
+    """Keyword options of every WebSocket; `WebSocketTransport` describes them."""
+
+    ping_seconds: float | None
+
+
+def limits_of(compression: bool, limits: Limits | None, profile: Profile = JSONRPC) -> Limits | None:
+    """Return the limits of a connection that may be compressed; None: those of the profile."""
+    if limits is not None or not compression:
+        return limits
+    return profile.limits.replace(message_bytes=min(profile.limits.message_bytes, UNFOLDED_BYTES))
+
+
+class WebSocketTransport(SocketTransport):
+    """A WebSocket connection: a `WebSocketClient`, or a connection that a `WebSocketServer` accepted.
+
+    Args:
+        channel: The channel.
+        ping_seconds: How long nothing may arrive before the peer is pinged. After twice this time the connection is
+            lost. None: no pings and no limit.
+        options: Options of `Connection`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
+    """
+
+    channel: WebSocketChannel
+
+    def __init__(
+        self,
+        channel: WebSocketChannel,
+        *,
+        ping_seconds: float | None = 20.0,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        super().__init__(channel, **options)
+        check_seconds("ping_seconds", ping_seconds)
+        if ping_seconds is not None:
+            self._heartbeat = Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent)
+        channel.max_bytes = self.profile.limits.message_bytes
+
+    @property
+    def close_code(self) -> int | None:
+        """The close code that the peer sent; 1005 if its close frame had no code, None if it sent no close frame."""
+        wire = self.channel.wire
+        return None if wire is None or wire.close_rcvd is None else int(wire.close_rcvd.code)
+
+    @property
+    def close_reason(self) -> str:
+        """The reason that the peer sent with its close code; "" without one."""
+        wire = self.channel.wire
+        return "" if wire is None or wire.close_rcvd is None else wire.close_rcvd.reason
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The subprotocol that both sides agreed on."""
+        return None if self.channel.wire is None else self.channel.wire.subprotocol
+
+    def held_bytes(self) -> int:
+        return super().held_bytes() + self.channel.held_bytes
+
+    @property
+    def received_chunks(self) -> int:
+        return self.channel.chunks
+
+    def finish_channel(self) -> None:
+        if self.fault is not None:
+            self.channel.closing_code = CloseCode.POLICY_VIOLATION
+        super().finish_channel()
+
+    def report_invalid(self, fault: ParseError) -> None:
+        if fault.code is ParseErrorCode.INVALID_UTF8:
+            self.flush()  # send the responses to earlier messages first
+            self.channel.fail(CloseCode.INVALID_TEXT, fault)
+            self._stop(State.CLOSING)  # what follows is not delivered
+        else:
+            super().report_invalid(fault)

@@ -23,8 +23,7 @@ from ..stream.client import CONNECT_SECONDS, tcp_channel
 from ..stream.tls import check_context
 from ..stream.tls import ssl as tls
 from ..stream.transport import SocketOrLayer
-from .channel import WebSocketChannel
-from .transport import WebSocketOptions, WebSocketTransport, limits_of
+from .channel import WebSocketChannel, WebSocketOptions, WebSocketTransport, limits_of
 
 
 class ClientChannel(WebSocketChannel):

@@ -29,8 +29,7 @@ from ..channel import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import ssl as tls
 from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport
-from .channel import Phase, WebSocketChannel
-from .transport import WebSocketOptions, WebSocketTransport, limits_of
+from .channel import Phase, WebSocketChannel, WebSocketOptions, WebSocketTransport, limits_of
 
 Authorize = Callable[[str, Headers], HTTPStatus | None]
 
