@@ -18,7 +18,7 @@ from .conftest import TIMES
 from .contests import WORKS, Contestant, entered
 from .data import sizes
 from .peers import ORJSON
-from .summary import COLUMNS, PANELS
+from .site import COLUMNS, PANELS
 
 SAMPLE_SECONDS: Final = 0.001
 ROUNDS: Final = 200

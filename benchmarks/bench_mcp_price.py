@@ -19,7 +19,6 @@ import contextlib
 import http.client
 import json
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,15 +32,11 @@ import jsonrpc_fast
 from jsonrpc_fast import codec
 from tests.support.waiting import HOST, accepts, blocking_eventually, free_port
 
-from .tables import markdown
+from .pages import DOCS, HERE, markdown, save, write
 
-HERE: Final = Path(__file__).parent
 FIGURES: Final = HERE / "price.json"
 PLOT: Final = HERE / "price.svg"
-PAGE: Final = HERE.parent / "docs" / "mcp-http.md"
-MARKED: Final = re.compile(
-    r"(<!-- price: python -m benchmarks\.bench_mcp_price --plot -->\n).*?(\n<!-- end -->)", re.DOTALL
-)
+PAGE: Final = DOCS / "mcp-http.md"
 CHANNELS: Final = ("stdio", "HTTP")
 IN_FLIGHT: Final = (1, 32)
 
@@ -256,10 +251,7 @@ def table(figures: Figures) -> str:
 
 def plot(figures: Figures, output: Path) -> None:
     """Draw the processor time of a call in each package, over each channel."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
-
-    from .summary import digest as digest_of
 
     prices = figures["microseconds"]
     figure = Figure(figsize=(10, 3.4), layout="constrained")
@@ -277,14 +269,7 @@ def plot(figures: Figures, output: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.12)
     figure.supxlabel("processor time of the server for one call, in µs; pale: 32 in flight")
-    # The same figures always give the same file.
-    with mpl.rc_context({"svg.hashsalt": "price", "svg.fonttype": "none"}):
-        figure.savefig(output, metadata={"Date": None, "Description": digest_of(figures)})
-
-
-def with_table(text: str, figures: Figures) -> str:
-    """Return the page with the table of these figures."""
-    return MARKED.sub(lambda found: f"{found[1]}\n{table(figures)}\n{found[2]}", text)
+    save(figure, output, figures)
 
 
 def main() -> None:
@@ -299,7 +284,7 @@ def main() -> None:
         FIGURES.write_text(json.dumps(measure(options.rounds, options.calls), indent=2) + "\n")
     figures = json.loads(FIGURES.read_text())
     plot(figures, PLOT)
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    write({"price": table(figures)}, PAGE)
     print(table(figures))
 
 

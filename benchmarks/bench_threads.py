@@ -18,7 +18,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import sys
 import threading
 from collections import deque
@@ -32,15 +31,11 @@ from typing import Any, Final
 import jsonrpc_fast
 from jsonrpc_fast.handlers import Handlers
 
-from .tables import markdown
+from .pages import DOCS, HERE, markdown, save, write
 
-HERE: Final = Path(__file__).parent
 FIGURES: Final = HERE / "threads.json"
 PLOT: Final = HERE / "threads.svg"
-PAGE: Final = HERE.parent / "docs" / "threads.md"
-MARKED: Final = re.compile(
-    r"(<!-- threads: python -m benchmarks\.bench_threads --plot -->\n).*?(\n<!-- end -->)", re.DOTALL
-)
+PAGE: Final = DOCS / "threads.md"
 THREADS: Final = (1, 2)
 SAMPLE_SECONDS: Final = 0.01
 
@@ -196,10 +191,7 @@ def table(figures: dict[str, Any]) -> str:
 
 def plot(figures: dict[str, Any], output: Path) -> None:
     """Draw the throughput over the number of threads."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
-
-    from .summary import digest as digest_of
 
     works = list(next(iter(figures.values()))["rates"])
     figure = Figure(figsize=(12, 4.2), layout="constrained")
@@ -215,14 +207,7 @@ def plot(figures: dict[str, Any], output: Path) -> None:
     figure.supxlabel("threads")
     figure.supylabel("calls a second, all threads together")
     figure.legend(labels.values(), labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    # The same figures always give the same file.
-    with mpl.rc_context({"svg.hashsalt": "threads", "svg.fonttype": "none"}):
-        figure.savefig(output, metadata={"Date": None, "Description": digest_of(figures)})
-
-
-def with_table(text: str, figures: dict[str, Any]) -> str:
-    """Return the page with the table of these figures."""
-    return MARKED.sub(lambda found: f"{found[1]}\n{table(figures)}\n{found[2]}", text)
+    save(figure, output, figures)
 
 
 def main() -> None:
@@ -233,7 +218,7 @@ def main() -> None:
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if options.plot:
         plot(figures, PLOT)
-        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+        write({"threads": table(figures)}, PAGE)
         return
     figures[name_of_python()] = {"versions": versions(), "processors": os.cpu_count(), "rates": measure(options.rounds)}
     ordered = dict(sorted(figures.items(), key=lambda item: "without" in item[0]))

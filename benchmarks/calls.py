@@ -21,9 +21,9 @@ REQUESTS: Final = (SMALL, MIDDLE)
 class Call:
     """One function in one form.
 
-    The expressions use these names: `text`, a message or a batch; `content`, its value as orjson reads it; `message`,
-    as `decode` reads it; `id`, `method`, `params`, `result`, and `code`, `reason` and `data`, the parts of a single
-    message; and those of `_names` in `contests.py`.
+    The expressions use these names: `text`, a message or a batch, and `cut`, without its last byte; `content`, its
+    value as orjson reads it; `message`, as `decode` reads it; `id`, `method`, `params`, `result`, and `code`, `reason`
+    and `data`, the parts of a single message; and those of `_names` in `contests.py`.
 
     Attributes:
         function: The public function.
@@ -67,6 +67,8 @@ CALLS: Final = (
     _call("decode", "", "decode(text)", "loads(text)", 0.75),
     _call("decode", "raw=True", "decode(text, raw=True)", "loads(text)", 0.5),
     _call("decode", "extra members kept", "decode(text, KEEP)", "loads(text)", 0.7, prepare="with_extra"),
+    _call("decode", "cut at the end", "decode(cut)", "loads(text)", 1.5),
+    _call("decode", "own limits", "decode(text, TIGHT)", "loads(text)", 0.75, MIDDLE),
     _call("decode", "big_ints='reject'", "decode(text, REJECT)", "loads(text)", 0.75),
     _call("decode", "decimals, none there", "decode(text, DECIMAL)", "loads(text)", 0.75),
     _call("decode", "jsonrpc", "decode(text, JSONRPC)", "loads(text)", 0.75, MIDDLE, BATCH),
@@ -84,8 +86,9 @@ CALLS: Final = (
     _call("decode_dict", "extra members kept", "decode_dict(text, KEEP)", "loads(text)", 1.0, prepare="with_extra"),
     _call("decode_dict", "client", "decode_dict(text, CLIENT)", "loads(text)", 1.0),
     _call("parse", "", "parse(content)", "loads(text)", 0.5),
-    _call("classify", "", "classify(text)", "loads(text)", 0.5),
-    _call("Decoder", "feed", "feed(line)", "loads(line)", 0.75),
+    _call("classify", "", "classify(text)", "loads(text)", 0.5, "tiny_request", *ALL),
+    _call("Decoder", "feed", "feed(line)", "loads(line)", {"tiny_request": 0.4, **dict.fromkeys(ALL, 0.75)}),
+    _call("Decoder", "feed, sse", "feed_event(event)", "loads(text)", 1.0, SMALL, MIDDLE, LARGE),
     _call("encode", "", "encode(message)", _DUMPS, 0.9),
     _call("encode", "delimited=False", "encode(message, delimited=False)", "dumps(content)", 0.9),
     _call("encode", "writes='unversioned'", "encode(message, UNVERSIONED)", _DUMPS, 1.5, prepare="unversioned"),

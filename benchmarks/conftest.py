@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from .summary import shown
+from .pages import shown
 
 TIMES: Final = pytest.StashKey[dict[str, dict[str, float]]]()
 """Seconds per operation, by contest and contestant."""

@@ -18,9 +18,6 @@ import asyncio
 import gc
 import json
 import os
-import re
-import shutil
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -30,8 +27,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from jsonrpc_fast.mcp.http import McpEndpoint
+from jsonrpc_fast.mcp.server import Server
+from tests.support.certificates import contexts
+from tests.support.mcp_http import Exchange, begin_session
 
-from .tables import markdown
+from .instructions import counted
+from .pages import HERE, markdown
 
 HOST: Final = "127.0.0.1"
 WARM_UP: Final = 50
@@ -93,15 +94,6 @@ for line in sys.stdin:
 """
 
 
-def certificate() -> ssl.SSLContext:
-    """Return the context of a TLS server."""
-    import trustme
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert(HOST).configure_cert(context)
-    return context
-
-
 def _add(a: int, b: int) -> int:
     return a + b
 
@@ -112,7 +104,7 @@ async def ours(kind: str, folder: str) -> Address:
     from jsonrpc_fast.transports.websocket import WebSocketServer
 
     serve: Any = serving({"add": _add})
-    context = certificate() if kind in ("tls", "wss") else None
+    context = contexts()[0] if kind in ("tls", "wss") else None
     server: Any
     if kind == "unix":
         server = UnixServer(serve, f"{folder}/socket", max_connections=10_000)
@@ -183,89 +175,19 @@ SERVERS: Final[dict[str, Callable[[str, str], Awaitable[Address]]]] = {
 
 # MCP over HTTP has no sockets here: the application is called directly.
 
-_INITIALIZE: Final = json.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"},
-        },
-    }
-).encode()
-_INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-
 
 class McpSessions:
     """Sessions of MCP over HTTP, opened and ended by direct calls of the application."""
 
     def __init__(self) -> None:
-        from jsonrpc_fast.mcp.server import Server
+        self._app = McpEndpoint(Server("w", "1"), max_sessions=10_000)
 
-        server = Server("w", "1")
+    async def open(self) -> bytes:
+        return await begin_session(self._app)
 
-        @server.tool
-        async def add(a: int, b: int) -> int:
-            "Add."
-            return a + b
-
-        self._app = McpEndpoint(server, max_sessions=10_000)
-
-    async def _ask(self, method: str, body: bytes, *headers: tuple[bytes, bytes]) -> list[Any]:
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "path": "/mcp",
-            "raw_path": b"/mcp",
-            "query_string": b"",
-            "root_path": "",
-            "scheme": "http",
-            "client": (HOST, 5),
-            "server": (HOST, 8000),
-            "headers": [
-                (b"host", b"127.0.0.1:8000"),
-                (b"content-type", b"application/json"),
-                (b"accept", b"application/json, text/event-stream"),
-                *headers,
-            ],
-            "state": {},
-        }
-        sent: list[Any] = []
-        is_done = asyncio.Event()
-        left = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Any:
-            if left:
-                return left.pop()
-            await is_done.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                is_done.set()
-
-        await self._app(scope, receive, send)
-        return sent
-
-    async def open(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Open a session, and return the headers of its next requests."""
-        begin = (await self._ask("POST", _INITIALIZE))[0]
-        headers = (
-            (b"mcp-session-id", dict(begin["headers"])[b"mcp-session-id"]),
-            (b"mcp-protocol-version", b"2025-06-18"),
-        )
-        accepted = (await self._ask("POST", _INITIALIZED, *headers))[0]
-        assert (begin["status"], accepted["status"]) == (200, 202)
-        return headers
-
-    async def close(self, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    async def close(self, session: bytes) -> None:
         """End a session, as a client does with DELETE."""
-        ended = (await self._ask("DELETE", b"", *headers))[0]
+        ended, *_ = await Exchange(self._app, session=session, method="DELETE").events()
         assert ended["status"] in (200, 204), ended
 
 
@@ -363,30 +285,16 @@ async def _serve(name: str, kind: str, mode: str) -> None:
 
 def count(mode: str, name: str = "jsonrpc_fast", kind: str = "tcp") -> Counts:
     """Return the figures of a server: of memory with the mode "hold", of garbage with "close"."""
-    return json.loads(_run([sys.executable], mode, name, kind))  # type: ignore[no-any-return]
+    command = (sys.executable, "-m", "benchmarks.connections", "--serve", name, kind, mode)
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(command, cwd=HERE.parent, env=environment, check=True, stdout=subprocess.PIPE, timeout=500)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def instructions(name: str, kind: str = "tcp") -> float | None:
     """Return the instructions of one connection in the server; None if valgrind is not installed."""
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "counts")
-        options = ("--tool=callgrind", f"--callgrind-out-file={output}", "--dump-before=getppid")
-        _run([valgrind, "-q", *options, sys.executable], "churn", name, kind)
-        # The second dump counts what happened between the two marks.
-        found = re.search(r"^totals: (\d+)", Path(f"{output}.2").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / CHURNED
-
-
-def _run(python: list[str], mode: str, name: str, kind: str) -> str:
-    command = [*python, "-m", "benchmarks.connections", "--serve", name, kind, mode]
-    root = Path(__file__).resolve().parents[1]
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, timeout=500)
-    return done.stdout.decode()
+    counts = counted("benchmarks.connections", "--serve", name, kind, "churn")
+    return None if counts is None else counts[0] / CHURNED
 
 
 KINDS: Final = ("tcp", "unix", "websocket", "tls", "wss", "mcp")

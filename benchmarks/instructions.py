@@ -28,7 +28,7 @@ import orjson
 import jsonrpc_fast
 
 from .data import payloads
-from .tables import markdown
+from .pages import HERE, markdown
 
 PAYLOADS: Final = (
     "tiny_request",
@@ -74,20 +74,32 @@ def _run_all() -> None:
             os.getppid()
 
 
-def measure() -> Counts | None:
-    """Return the instructions of each call; None if valgrind is not installed."""
+def counted(*command: str) -> list[int] | None:
+    """Run a program under callgrind. Return the instructions between its first and its second mark, and so on.
+
+    Returns:
+        The counts; None if valgrind is not installed.
+    """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "calls")
         options = ("--tool=callgrind", f"--callgrind-out-file={output}", "--dump-before=getppid")
-        command = (valgrind, "-q", *options, sys.executable, "-m", "benchmarks.instructions", "--run")
-        root = Path(__file__).resolve().parents[1]
-        subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL, timeout=300)
-        # A dump counts the instructions since the previous mark, so every second dump is a call.
+        environment = {**os.environ, "PYTHONHASHSEED": "1"}
+        run = (valgrind, "-q", *options, sys.executable, "-m", *command)
+        subprocess.run(run, cwd=HERE.parent, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=500)
+        # A dump counts the instructions since the previous mark.
         dumps = len(list(Path(folder).glob("calls.*")))
-        totals = [_total(Path(f"{output}.{number}")) for number in range(2, dumps + 1, 2)]
+        totals = [re.search(r"^totals: (\d+)", Path(f"{output}.{n}").read_text(), re.M) for n in range(2, dumps + 1, 2)]
+    return [int(total[1]) for total in totals if total is not None]
+
+
+def measure() -> Counts | None:
+    """Return the instructions of each call; None if valgrind is not installed."""
+    totals = counted("benchmarks.instructions", "--run")
+    if totals is None:
+        return None
     per_call = [(more - less) / (2 * REPEATS) for less, more in zip(totals[0::2], totals[1::2], strict=True)]
     loop, *counts = per_call
     messages = payloads(Path("nowhere"))
@@ -96,13 +108,6 @@ def measure() -> Counts | None:
     for (payload, name), count in zip(names, counts, strict=True):
         found.setdefault(payload, {})[name] = round(count - loop)
     return found
-
-
-def _total(dump: Path) -> int:
-    found = re.search(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"{dump.name} holds no total")
-    return int(found[1])
 
 
 def table(found: Counts) -> str:

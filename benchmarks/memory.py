@@ -13,7 +13,7 @@ from typing import Any, Final
 from . import peers
 from .contests import Contestant, decoders
 from .data import payloads
-from .tables import markdown
+from .pages import markdown
 
 MESSAGES: Final = ("tiny_request", "small_request", "tools_call_217", "tools_call_325", "tools_call_response")
 DOCUMENTS: Final = ("tools_list_14k", "completion_80k", "logs_1m", "blob_1m")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import ajsonrpc.core  # type: ignore[import-untyped]
 import jsonrpc.jsonrpc2  # type: ignore[import-untyped]
@@ -63,118 +63,64 @@ OPTIONAL: Final = {"yyjson": yyjson, "jiter": jiter, "pysimdjson": simdjson}
 """The libraries that are left out if they are not installed, by the name of their package."""
 
 
-# msgspec decodes into a given type, so each kind of message has its own.
-
 Id = int | str | float | None
+_ANY: Final = dict[str, Any] | list[Any] | msgspec.UnsetType
 
 
-class Request(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    method: str
-    params: dict[str, Any] | list[Any] | msgspec.UnsetType = msgspec.UNSET
+def _error(data: Any) -> Any:
+    error: Any = msgspec.defstruct("Error", [("code", int), ("message", str), ("data", *data)])
+    return error | msgspec.UnsetType
 
 
-class Notification(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    method: str
-    params: dict[str, Any] | list[Any] | msgspec.UnsetType = msgspec.UNSET
+def _structs(gc: bool, payload: Any, required: Any) -> dict[Kind, Any]:
+    """Return the Struct of each kind of message. msgspec decodes into a given type.
+
+    Args:
+        gc: Whether the collector tracks them.
+        payload: The field of a payload that may be absent, but for its name.
+        required: The type of a result that must be there.
+    """
+
+    def struct(name: str, *fields: Any) -> Any:
+        return msgspec.defstruct(name, [("jsonrpc", Literal["2.0"]), *fields], gc=gc)
+
+    data = payload if payload[0] is msgspec.Raw else (Any, msgspec.UNSET)
+    request = struct("Request", ("id", Id), ("method", str), ("params", *payload))
+    response = struct("Response", ("id", Id), ("result", *data), ("error", _error(data), msgspec.UNSET))
+    return {
+        "request": request,
+        "notification": struct("Notification", ("method", str), ("params", *payload)),
+        "error": response,
+        "result": struct("Result", ("id", Id), ("result", required)),
+        "request batch": list[request],  # type: ignore[valid-type]
+        "response batch": list[response],  # type: ignore[valid-type]
+    }
 
 
-class Result(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    result: Any
-
-
-class Error(msgspec.Struct):
-    code: int
-    message: str
-    data: Any = msgspec.UNSET
-
-
-class Response(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    result: Any = msgspec.UNSET
-    error: Error | msgspec.UnsetType = msgspec.UNSET
-
-
-class RawRequest(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    method: str
-    params: msgspec.Raw = msgspec.Raw()
-
-
-class RawNotification(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    method: str
-    params: msgspec.Raw = msgspec.Raw()
-
-
-class RawResult(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    result: msgspec.Raw
-
-
-class UntrackedRequest(Request, gc=False):
-    pass
-
-
-class UntrackedNotification(Notification, gc=False):
-    pass
-
-
-class UntrackedResult(Result, gc=False):
-    pass
-
-
-class UntrackedResponse(Response, gc=False):
-    pass
-
-
-class RawError(msgspec.Struct):
-    code: int
-    message: str
-    data: msgspec.Raw = msgspec.Raw()
-
-
-class RawResponse(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: Id
-    result: msgspec.Raw = msgspec.Raw()
-    error: RawError | msgspec.UnsetType = msgspec.UNSET
-
-
-class AnyMessage(msgspec.Struct):
-    """A message whose kind is not known in advance."""
-
-    jsonrpc: Literal["2.0"]
-    id: Id | msgspec.UnsetType = msgspec.UNSET
-    method: str | msgspec.UnsetType = msgspec.UNSET
-    params: dict[str, Any] | list[Any] | msgspec.UnsetType = msgspec.UNSET
-    result: Any = msgspec.UNSET
-    error: Error | msgspec.UnsetType = msgspec.UNSET
-
-
-class UntrackedMessage(AnyMessage, gc=False):
-    pass
-
-
-STRUCTS: Final[dict[Kind, dict[str, Any]]] = {
-    "request": {MSGSPEC: Request, MSGSPEC_UNTRACKED: UntrackedRequest, MSGSPEC_RAW: RawRequest},
-    "notification": {MSGSPEC: Notification, MSGSPEC_UNTRACKED: UntrackedNotification, MSGSPEC_RAW: RawNotification},
-    "error": {MSGSPEC: Response, MSGSPEC_UNTRACKED: UntrackedResponse, MSGSPEC_RAW: RawResponse},
-    "result": {MSGSPEC: Result, MSGSPEC_UNTRACKED: UntrackedResult, MSGSPEC_RAW: RawResult},
-    "request batch": {MSGSPEC: list[Request], MSGSPEC_UNTRACKED: list[UntrackedRequest], MSGSPEC_RAW: list[RawRequest]},
-    "response batch": {
-        MSGSPEC: list[Response],
-        MSGSPEC_UNTRACKED: list[UntrackedResponse],
-        MSGSPEC_RAW: list[RawResponse],
-    },
+_VARIANTS: Final = {
+    MSGSPEC: _structs(True, (_ANY, msgspec.UNSET), Any),
+    MSGSPEC_UNTRACKED: _structs(False, (_ANY, msgspec.UNSET), Any),
+    MSGSPEC_RAW: _structs(True, (msgspec.Raw, msgspec.Raw()), msgspec.Raw),
 }
+STRUCTS: Final[dict[Kind, dict[str, Any]]] = {
+    kind: {name: structs[kind] for name, structs in _VARIANTS.items()} for kind in get_args(Kind)
+}
+ANY_MESSAGE: Final = {
+    name: msgspec.defstruct(
+        "Message",
+        [
+            ("jsonrpc", Literal["2.0"]),
+            ("id", Id | msgspec.UnsetType, msgspec.UNSET),
+            ("method", str | msgspec.UnsetType, msgspec.UNSET),
+            ("params", _ANY, msgspec.UNSET),
+            ("result", Any, msgspec.UNSET),
+            ("error", _error((Any, msgspec.UNSET)), msgspec.UNSET),
+        ],
+        gc=name == MSGSPEC,
+    )
+    for name in (MSGSPEC, MSGSPEC_UNTRACKED)
+}
+"""A message whose kind is not known in advance."""
 
 
 # The peers in plain Python run the first half of their dispatchers, up to the call of the method.

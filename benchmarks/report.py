@@ -19,15 +19,13 @@ import orjson
 
 import jsonrpc_fast
 
-from . import bars, instructions, memory, peers, site, summary
+from . import bars, instructions, memory, peers, site
 from .bars import Times
 from .contests import WORKS, entered
 from .data import CORPORA, sizes
-from .plot import plot
-from .tables import markdown
+from .pages import markdown, write
+from .site import FIGURES
 
-HERE: Final = Path(__file__).parent
-FIGURES: Final = HERE / "figures.json"
 SAMPLE_NANOSECONDS: Final = 1_000_000
 
 
@@ -116,7 +114,7 @@ def text(figures: dict[str, Any], counts: instructions.Counts | None) -> str:
         "Memory kept": memory.table(figures),
         "Instructions": "Not counted: valgrind is not installed." if counts is None else instructions.table(counts),
         "Versions and machine": "\n".join([f"- {name}: {value}" for name, value in figures["facts"].items()]),
-        "Bars and ranks": f"{bars.table(figures)}\n\n{bars.summary(figures)}",
+        "Bars": bars.table(figures),
     }
     return "\n\n".join([f"## {title}\n\n{content}" for title, content in sections.items()])
 
@@ -124,18 +122,13 @@ def text(figures: dict[str, Any], counts: instructions.Counts | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="samples of each contestant (default: 100)")
-    parser.add_argument("--output", type=Path, default=HERE / "ratios.svg", help="the plot to write, .svg or .png")
     parser.add_argument("--json", type=Path, default=FIGURES, help="the file of the figures")
     parser.add_argument("--build", default="", help="how this Python was built, for the table of versions")
     parser.add_argument("--only", default="", help="measure the works that begin so, and keep the other stored figures")
     parser.add_argument("--no-plot", action="store_true", help="write the figures alone")
-    parser.add_argument("--plot-only", action="store_true", help="draw the plot from the stored figures")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be 1 or more")
-    if arguments.plot_only:
-        plot(orjson.loads(arguments.json.read_bytes()), arguments.output)
-        return
     figures = measure(arguments.rounds, arguments.build, arguments.only)
     if arguments.only:
         stored = orjson.loads(arguments.json.read_bytes())
@@ -145,10 +138,9 @@ def main() -> None:
     if arguments.no_plot:
         return
     print(text(figures, instructions.measure()))
-    plot(figures, arguments.output)
     if arguments.json == FIGURES:
-        summary.write(figures)
-        site.write(figures)
+        write(site.sections(figures), *site.PAGES)
+        site.plot(figures, site.PLOT)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,53 @@
-"""Write the tables and the plot of the documentation from the stored figures: `python -m benchmarks.site`.
-
-In a page, each table is between two comments that name it.
-"""
+"""Write the tables and the plot of README and the pages from the stored figures: `python -m benchmarks.site`."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from . import peers
 from .calls import BATCH, CALLS
-from .summary import digest, shown
-from .tables import markdown
+from .pages import DOCS, HERE, README, markdown, save, shown, write
 
-HERE: Final = Path(__file__).parent
 FIGURES: Final = HERE / "figures.json"
 DISTRIBUTION: Final = HERE / "distribution.json"
 """The figures of a Python that was built by a Linux distribution."""
-PAGES: Final = (HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "comparison.md")
+PAGES: Final = (README, DOCS / "performance.md", DOCS / "comparison.md")
 PLOT: Final = HERE / "sizes.svg"
 
-MARKED: Final = re.compile(r"(<!-- (\w+): python -m benchmarks\.site -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+PANELS: Final = [
+    ("decode", "tiny_request", "Reading a tiny request"),
+    ("decode", "tools_call_325", "Reading an MCP tools/call request"),
+    ("decode", "tools_list_14k", "Reading an MCP tools/list response"),
+    ("decode", "logs_1m", "Reading a large result"),
+    ("encode", "tools_call_response", "Writing an MCP tools/call response"),
+    ("call decode_dict", "tools_call_325", "Reading the same request as a dict"),
+    ("call encode_dict", "tools_call_325", "Writing a dict"),
+    ("stream", "tiny_request", "Reading 64 KB of tiny requests"),
+]
+"""The rows of the table of README: work, payload, title."""
+
+COLUMNS: Final = {
+    "jsonrpc_fast": "jsonrpc_fast",
+    "with raw=True": "jsonrpc_fast, raw=True",
+    "pure Python": "jsonrpc_fast, pure backend",
+    "msgspec Struct": "msgspec Struct",
+    "pydantic (MCP SDK)": "MCP SDK's pydantic adapter",
+    "json": "json",
+}
+"""The columns of the table, and the contestant in each."""
+
+BLOCK: Final = "\u2588"
+
+BARS: Final = {
+    "jsonrpc_fast, rules checked": "jsonrpc_fast",
+    "orjson, nothing checked": "orjson",
+    "json, nothing checked": "json",
+    "the MCP SDK's pydantic models": "MCP SDK's pydantic adapter",
+}
+"""The bars, and the contestant of each."""
 
 LINES: Final = {
     peers.CORE: ("jsonrpc_fast", "#1d5fd1", "o-"),
@@ -132,6 +156,25 @@ KEEPERS: Final = {
 }
 
 
+def bars(figures: dict[str, Any]) -> str:
+    """Return the ratios to orjson alone for one message as bars in a block of text."""
+    found = figures["nanoseconds"]["decode"]["tools_call_325"]
+    width = max(map(len, BARS))
+    ratios = {label: found[name] / found["orjson"] for label, name in BARS.items()}
+    lines = [f"{label:{width}}  {BLOCK * max(1, round(at * 2))} {at:.2f}\u00d7" for label, at in ratios.items()]
+    return "\n".join(["```text", *lines, "```"])
+
+
+def ratios_of_readme(figures: dict[str, Any]) -> str:
+    """Return the ratios to orjson alone for the rows of README."""
+    rows = [("work", "orjson", *COLUMNS)]
+    for work, payload, title in PANELS:
+        found = figures["nanoseconds"][work][payload]
+        ratios = [f"{found[name] / found['orjson']:.2f}\u00d7" if name in found else "" for name in COLUMNS.values()]
+        rows.append((f"{title} ({figures['sizes'][payload]})", shown(found["orjson"]), *ratios))
+    return markdown(rows)
+
+
 def ratios(figures: dict[str, Any], work: str, payloads: Sequence[str], names: Mapping[str, str]) -> str:
     """Return a table of times as multiples of orjson's time."""
     rows = [("message", "size", "orjson", *names.values())]
@@ -184,8 +227,10 @@ def distribution() -> str:
 
 
 def sections(figures: dict[str, Any]) -> dict[str, str]:
-    """Return the generated parts of the page by name."""
+    """Return the generated parts of the pages by name."""
     return {
+        "bars": bars(figures),
+        "ratios": ratios_of_readme(figures),
         "reading": ratios(figures, "decode", READING, CODECS),
         "streams": ratios(figures, "stream", ("tiny_request", "tools_call_325"), CODECS),
         "calls": calls(figures),
@@ -198,15 +243,8 @@ def sections(figures: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def with_sections(text: str, figures: dict[str, Any]) -> str:
-    """Return a page with the tables of these figures. Raises KeyError for an unknown table."""
-    tables = sections(figures)
-    return MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n{found[3]}", text)
-
-
 def plot(figures: dict[str, Any], output: Path) -> None:
     """Draw the ratio to orjson over the size of the message."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -226,9 +264,7 @@ def plot(figures: dict[str, Any], output: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     axes.set_title("Reading structured messages (below the line is faster than orjson alone)", loc="left", fontsize=12)
-    # The same figures always give the same file.
-    with mpl.rc_context({"svg.hashsalt": "sizes", "svg.fonttype": "none"}):
-        figure.savefig(output, metadata={"Date": None, "Description": digest(figures)})
+    save(figure, output, figures)
 
 
 def _bytes(size: str) -> float:
@@ -236,15 +272,10 @@ def _bytes(size: str) -> float:
     return float(number) * {"B": 1, "KB": 1e3, "MB": 1e6}[unit]
 
 
-def write(figures: dict[str, Any]) -> None:
-    """Write the tables of these figures into the pages, and the plot."""
-    for page in PAGES:
-        page.write_text(with_sections(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
-    plot(figures, PLOT)
-
-
 def main() -> None:
-    write(json.loads(FIGURES.read_bytes()))
+    figures = json.loads(FIGURES.read_bytes())
+    write(sections(figures), *PAGES)
+    plot(figures, PLOT)
 
 
 if __name__ == "__main__":

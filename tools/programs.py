@@ -30,7 +30,6 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "soak": (*PYTHON_M,),
     "thread_sanitizer": (*PYTHON_M, "tools.thread_sanitizer"),
     "threads": (*PYTHON_M, "tests.isolated.threads"),
-    "walks": (*PYTHON_M, "benchmarks.walks"),
     "without_orjson": ("env", "JSONRPC_FAST_WITHOUT_ORJSON=1", *PYTEST, "--ci", "tests/codec", "tests/framing"),
 }
 """Commands of one step."""

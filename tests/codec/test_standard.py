@@ -148,7 +148,7 @@ def test_the_options_have_the_numbers_of_orjson() -> None:
 
 
 def test_numpy_values_need_orjson() -> None:
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed (group `bench`)")
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed (group `dev`)")
     value = Slotted(numpy.array([1, 2]))
     assert orjson.dumps(value, None, orjson.OPT_SERIALIZE_NUMPY) == b'{"x":[1,2]}'
     for default in (None, repr):

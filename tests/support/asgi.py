@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ class Client:
     ) -> None:
         found = list(headers)
         self.gone = asyncio.Event()
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[Any] = []
         self.received = 0
         self.is_stuck = False
         self._parts: list[bytes | None] = [body] if isinstance(body, bytes) else list(body)
@@ -69,7 +69,7 @@ class Client:
         self.received += 1
         return {"type": "http.request", "body": part, "more_body": self.received < len(self._parts)}
 
-    async def send(self, event: dict[str, Any]) -> None:
+    async def send(self, event: MutableMapping[str, Any]) -> None:
         if self.is_stuck:
             await asyncio.Event().wait()
         assert not self.is_complete, "an event after the end"

@@ -41,7 +41,7 @@ DEBIAN: Final = {
 }
 """The programs that tests start, and Debian's package of each."""
 TEST: Final = "test"
-"""The extra that contains everything that tests import, unless a test names `bench` or `dev`."""
+"""The extra that contains everything that tests import, unless a test names `dev`."""
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )
@@ -113,7 +113,7 @@ def summary(reasons: Counter[str]) -> list[str]:
             programs[found["package"]] += count
         elif found := _NO_MODULE.fullmatch(text):
             of = found["of"] or found["extra"]
-            modules = extras.setdefault(of if of in ("bench", "dev") else TEST, Counter())
+            modules = extras.setdefault("dev" if of == "dev" else TEST, Counter())
             modules[found["module"] or found["name"] or found["extra"]] += count
         else:
             lines.append(f"{count} skipped: {text}")
