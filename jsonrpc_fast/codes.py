@@ -213,7 +213,7 @@ class Hint(enum.Enum):
     SSE_FRAMING = "it looks like a server-sent event"
     HTTP = "it looks like the response of an HTTP server"
     TLS = "it looks like TLS"
-    PRINTED_TEXT = "it looks like a log line or printed text, but standard output is reserved for messages"
+    PRINTED_TEXT = "it looks like a log line or printed text; a program on stdio must print to stderr"
 
     MISSING_LENGTH = "Content-Length is missing"
     DUPLICATE_LENGTH = "there is more than one Content-Length"

@@ -27,7 +27,7 @@ def parse_address(text: str) -> tuple[str, int]:
         raise ValueError(f"the address {escape(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
     # `isdigit` accepts digits of every script, and `int` of a long text takes quadratic time.
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        raise ValueError(f"the address {escape(text)} must be HOST:PORT")
+        raise ValueError(f"the address {escape(text)} must be HOST:PORT, with a port of 0 to 65535")
     return host or "127.0.0.1", int(port)
 
 

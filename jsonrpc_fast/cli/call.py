@@ -29,6 +29,7 @@ from ..profile import PRESETS
 from ..types import UNSET
 from .arguments import headers_of, params_of, parse_address
 from .output import (
+    Faults,
     OutputError,
     Status,
     escape,
@@ -180,6 +181,13 @@ class _Server:
         found = ADDRESS.match(self.target)
         self.scheme: str = "" if found is None else found[0].partition(":")[0].lower()
         self.headers: dict[str, str] = headers_of(options.header, os.environ)
+        if not self.scheme and not options.program:
+            words = {"call": "call METHOD", "replay": "replay FILE"}.get(options.command, options.command)
+            raise ValueError(
+                f"{escape(self.target)} is not an address: expected http://, https://, ws://, wss://, "
+                "tcp://HOST:PORT, tls://HOST:PORT or unix:PATH; the command of a server stands after --, as in "
+                f"jsonrpc-fast {words} -- COMMAND"
+            )
         if self.headers and self.scheme not in (*_HTTP, *_WEBSOCKET):
             raise ValueError("--header needs a URL")
         if options.digest and (self.scheme not in _HTTP or options.mcp or "@" not in self.target):
@@ -221,19 +229,14 @@ class _Server:
             from ..transports import UnixClient
 
             return UnixClient(target[5:], framing=framing, **common)
-        if self.scheme in _WEBSOCKET:
-            from websockets.exceptions import InvalidURI
+        from websockets.exceptions import InvalidURI
 
-            from ..transports.websocket import WebSocketClient
+        from ..transports.websocket import WebSocketClient
 
-            try:
-                return WebSocketClient(target, headers=self.headers, connect_seconds=seconds, **common)
-            except InvalidURI as error:
-                raise ValueError(str(error)) from None
-        raise ValueError(
-            f"{escape(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
-            "tls://HOST:PORT, unix:PATH, or a command after --"
-        )
+        try:
+            return WebSocketClient(target, headers=self.headers, connect_seconds=seconds, **common)
+        except InvalidURI as error:
+            raise ValueError(str(error)) from None
 
 
 async def _call_mcp(peer: Any, method: str, params: Any, options: argparse.Namespace) -> int:
@@ -291,14 +294,16 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
         if not is_http and not options.program:
             raise ValueError("--mcp needs a URL that begins with http:// or https://, or a command after --")
         words, given = options.program or [server.target], headers if is_http else None
-        async with connect(*words, headers=given, timeout=timeout, on_notification=on_notification) as client:
+        faults = Faults(options.command, 0)  # the client's own errors show what a program has printed
+        rules: Any = {"headers": given, "timeout": timeout, "on_notification": on_notification, "hooks": faults}
+        async with faults, connect(*words, **rules) as client:
             yield client
     elif is_http:
         from ..http.client import AsyncHttpClient
 
         if options.lsp or on_notification is not None:
             raise ValueError("--lsp and --follow need a connection that stays open")
-        rules: Any = {"profile": PRESETS[options.profile], "raw": True}
+        rules = {"profile": PRESETS[options.profile], "raw": True}
         if options.digest:
             import httpx2
 
@@ -311,11 +316,12 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
 
         transport = server.transport()
         convention = LspConvention() if options.lsp else None
-        session = Session(transport, convention=convention, timeout=timeout, hooks=_Faults(options.command))
+        faults = Faults(options.command)
+        session = Session(transport, convention=convention, timeout=timeout, hooks=faults)
         for method, function in (handlers or {}).items():
             session.register(method, function, unpack=False)
         # Around the session, so that the exceptions of `connect` are translated, too.
-        async with _session_errors(server.scheme), session:
+        async with faults, _session_errors(server.scheme), session:
             # The timeout is 5 minutes by default, and a peer that waits for the end of a message says nothing.
             asyncio.get_running_loop().call_later(min(5.0, timeout / 2), _report_silence, server, transport)
             try:
@@ -330,21 +336,6 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
             if options.lsp:
                 await session.call("shutdown")
                 await session.notify("exit")
-
-
-class _Faults:
-    """Shows input from the server that is not a message: without it, a call would only time out."""
-
-    def __init__(self, command: str) -> None:
-        self._program = f"jsonrpc-fast {command}"
-        self._shown = 0
-
-    def fault(self, error: BaseException) -> None:
-        """Print the first faults. The hook of a session."""
-        self._shown += 1
-        # Maximum number shown: a server that prints a log to stdout causes one fault per line.
-        if self._shown <= 10:
-            print_error(escape(str(error)), self._program)
 
 
 def _report_silence(server: _Server, transport: Any) -> None:
@@ -420,7 +411,8 @@ async def _described(peer: Any) -> Any:
     except RpcError as error:
         if error.code != ErrorCode.METHOD_NOT_FOUND:
             raise
-        raise ValueError("the server does not describe its methods: it has no rpc.discover (OpenRPC)") from None
+        cure = "; an MCP server needs --mcp"
+        raise ValueError(f"the server does not describe its methods: it has no rpc.discover (OpenRPC){cure}") from None
 
 
 async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any]]:
@@ -520,7 +512,7 @@ def _signature(members: Mapping[str, Any]) -> str:
 
 
 def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
+    return sys.stdout.isatty()
 
 
 def _print_notification(method: str, params: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 from .._version import __version__
 from ..framing import FRAMINGS
 from ..profile import PRESETS
-from .output import Status, escape, escape_what_stdout_cannot_encode, print_error, silence_closed_outputs
+from .output import Status, escape, prepare_stdout, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
@@ -537,7 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import run
 
         return run.run(words[1:])  # the program handles its own exceptions and signals
-    escape_what_stdout_cannot_encode()
+    prepare_stdout()
     # Only in the main thread. A signal that is ignored (nohup) stays ignored.
     handles_signal = (
         threading.current_thread() is threading.main_thread()
@@ -547,8 +547,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # reports a full disk or a closed pipe here, not at the interpreter's exit
+        sys.stdout.flush()  # reports a full disk or a closed pipe here, not at the interpreter's exit
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except BrokenPipeError:
@@ -663,7 +662,8 @@ def _check_words(options: argparse.Namespace, program: list[str]) -> None:
     if missing:
         options.parser.error(f"expected {missing[0]}")
     if options.command != "call" and len(options.words) > len(names):
-        options.parser.error(f"unrecognized arguments: {' '.join(options.words[len(names) :])}")
+        cure = "" if program else "; the command of a server stands after --"
+        options.parser.error(f"unrecognized arguments: {' '.join(options.words[len(names) :])}{cure}")
     if options.command == "replay":
         options.file = options.words.pop(0)
 

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from ..codec import Raw
+from ..codes import ErrorCode
 from ..errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError, RpcError
 from ..types import UNSET
 
@@ -55,8 +56,6 @@ def write_output(data: bytes) -> None:
     Raises:
         OSError: stdout is closed, or cannot be written.
     """
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     sys.stdout.flush()
     rest = memoryview(data)
     while rest:
@@ -68,8 +67,21 @@ def write_output(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def escape_what_stdout_cannot_encode() -> None:
-    """Let every text be printed in any encoding of stdout. stderr does so already."""
+class _ClosedOutput(io.TextIOBase):
+    """The stdout of a process that was started without one: `print` would drop its text without a word."""
+
+    def write(self, text: str) -> int:
+        return len(text and self.buffer)
+
+    @property
+    def buffer(self) -> bytes:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def prepare_stdout() -> None:
+    """Let every text be printed in any encoding of stdout, as on stderr, and report an stdout that is closed."""
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -193,6 +205,35 @@ class OutputError(Exception):
     """stdout cannot be written: the argument is the OSError, which the connection did not cause."""
 
 
+class Faults:
+    """The hooks of a session: shows input that is not a message, without which a call would only time out.
+
+    Args:
+        command: The name of the command.
+        shown: The maximum number of faults to show: a server that prints a log to stdout causes one for each line.
+    """
+
+    def __init__(self, command: str, shown: int = 10) -> None:
+        self._program = f"jsonrpc-fast {command}"
+        self._left = shown
+        self._loss: ConnectionLost | None = None
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        # What waits for the connection says why it was lost. If nothing does, this says it.
+        if self._loss is not None and not isinstance(error, ConnectionLost | HandshakeError):
+            print_error(escape(str(self._loss)), self._program)
+
+    def fault(self, error: BaseException) -> None:
+        """Print the first faults."""
+        if isinstance(error, ConnectionLost):
+            self._loss = error
+        elif self._left:
+            self._left -= 1
+            print_error(escape(str(error)), self._program)
+
+
 def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int]) -> int:
     """Run a command with its log on stderr, and report an exception that ends it. Return the exit status.
 
@@ -214,6 +255,13 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         print_error(f"{said}: {escape(error.message)}", program)
         if error.data is not UNSET:
             print_error(f"data: {escape(json_text(error.data))}", program)
+        # A server of MCP or LSP refuses what comes before its handshake, in these words or as an unknown method.
+        if options.command == "call" and not (options.mcp or options.lsp):
+            method = options.words[0 if options.program else 1]
+            if "initialized" in error.message:
+                print_error("an MCP server needs --mcp, a language server --lsp", program)
+            elif error.code == ErrorCode.METHOD_NOT_FOUND or method.startswith(("tools/", "resources/", "prompts/")):
+                print_error("an MCP server needs --mcp", program)
         return Status.FAILED
     except (CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
         is_late = isinstance(error, CallTimeout) or isinstance(error.__cause__, CallTimeout)

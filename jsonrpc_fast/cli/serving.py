@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import headers_of, parse_address
-from .output import OutputError, Status, announce_waiting, escape, is_coloured, run_reporting, styled
+from .output import Faults, OutputError, Status, announce_waiting, escape, is_coloured, run_reporting, styled
 
 
 def run(options: argparse.Namespace) -> int:
@@ -130,12 +130,14 @@ async def _status_of(entry: Any) -> list[Any]:
     begun = time.monotonic()
     try:
         # A reason shows the last lines of stderr.
-        stderr: dict[str, Any] = {"stderr": "discard"} if entry.command else {}
+        rules: dict[str, Any] = {"stderr": "discard"} if entry.command else {}
+        rules |= {"timeout": 60.0, "max_restarts": 0, "hooks": Faults("gateway", 0)}
         # How long a server may take to start, as in a gateway: a package may have to be downloaded first.
-        async with connect(entry, timeout=60.0, max_restarts=0, **stderr) as client:
+        async with connect(entry, **rules) as client:
             server, found = client.server, await offered_by(client)
     except Exception as error:  # whatever is wrong with one server, the others are shown
-        return [False, *(str(error) or type(error).__name__).splitlines()]
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        return [False, *(text or str(error) or type(error).__name__).splitlines()]
     if templates := found.pop("resourceTemplates", []):
         found["resources"] = [*found.get("resources", []), *templates]
     counts = [f"{len(items)} {kind if len(items) != 1 else kind[:-1]}" for kind, items in found.items()]

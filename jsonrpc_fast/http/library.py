@@ -98,7 +98,8 @@ def check_client(client: object, kind: type) -> None:
 def translated(error: Exception) -> Exception:
     """Convert one of ERRORS to an exception of this package."""
     if isinstance(error, httpx2.ConnectError):
-        return ConnectionLost(f"the server cannot be reached: {error}", was_sent=False)
+        place = error.request.url.netloc.decode()  # without user and password
+        return ConnectionLost(f"the server at {place} cannot be reached: {error}", was_sent=False)
     for name, kind, text in _TRANSLATIONS:
         if isinstance(error, name):
             return kind(text)

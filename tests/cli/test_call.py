@@ -333,7 +333,12 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (["unix:/no/such", "--notify", "add", "1"], 2, "1 is not NAME=VALUE"),
         (["unix:/no/such", "add", "--bogus", "a=1"], 2, "unrecognized arguments: --bogus"),
         (["nowhere", "add"], 2, "nowhere is not an address: "),
+        (["add", "a=1", "python", "s.py"], 2, "stands after --, as in jsonrpc-fast call METHOD -- COMMAND"),
         (["tcp://nowhere", "add"], 2, "the address nowhere must be HOST:PORT"),
+        (["tcp://127.0.0.1:99999", "add"], 2, "must be HOST:PORT, with a port of 0 to 65535"),
+        (["ws://127.0.0.1:99999", "add"], 2, "the port of the URI must be 0 to 65535"),
+        (["http://127.0.0.1:99999", "add"], 2, "the port of the URL must be 0 to 65535"),
+        (["http://a:b@127.0.0.1:1/c", "add"], 3, "call: the server at 127.0.0.1:1 cannot be reached: "),
         (["tcp://127.0.0.1:1", "add", "1"], 2, "1 is not NAME=VALUE"),
         (["--header", "A: b", "tcp://127.0.0.1:1", "add"], 2, "--header needs a URL"),
         (["--mcp", "tcp://127.0.0.1:1", "add"], 2, "--mcp needs a URL"),
@@ -585,9 +590,61 @@ def test_a_page_of_the_methods(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert "leave out --mcp" in said
 
 
+ANSWER = "print(input() and '" + '{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"%s"}}' + "')"
+
+
+@rows(
+    ("command", "words", "code", "message", "said"),
+    [
+        ("call", ["add"], -32601, "Method not found", "an MCP server needs --mcp"),
+        ("call", ["tools/list"], -32602, "Invalid request parameters", "an MCP server needs --mcp"),
+        ("call", ["add"], -32600, "not initialized", "an MCP server needs --mcp, a language server --lsp"),
+        ("call", ["add"], -32002, "Server not initialized", "an MCP server needs --mcp, a language server --lsp"),
+        ("call", ["add"], -32602, "Invalid params", None),
+        ("list", [], -32601, "Method not found", "it has no rpc.discover (OpenRPC); an MCP server needs --mcp"),
+    ],
+)
+def test_a_server_that_wants_a_handshake(
+    command: str, words: list[str], code: int, message: str, said: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = ["--", sys.executable, "-S", "-c", ANSWER % (code, message)]
+    _, _, error = call(capfd, command, *words, *program)
+    assert error.endswith(f"{said}\n") if said else "--mcp" not in error
+
+
+@rows(
+    ("words", "status", "said"),
+    [
+        (["call", "add"], 3, "call: the connection broke: the child process ended with exit code 3\n"),
+        (
+            ["call", "--mcp", "add"],
+            3,
+            "call: the server ended with exit code 3\n{command}\n",
+        ),
+        (
+            ["list", "--mcp"],
+            3,
+            "list: the server ended with exit code 3\n{command}\n",
+        ),
+    ],
+)
+@pytest.mark.ci
+def test_the_end_of_a_program_is_told_once(
+    words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"jsonrpc-fast {said}".replace("{command}", f"command: {sys.executable} -S -c 'import os; os._exit(3)'")
+    assert call(capfd, *words, "--", sys.executable, "-S", "-c", "import os; os._exit(3)") == (status, "", text)
+
+
+def test_the_end_of_a_program_is_told_if_nothing_waits_for_it(capfd: pytest.CaptureFixture[str]) -> None:
+    source = """print(input() and '{"jsonrpc":"2.0","id":1,"result":1}', flush=True); import os; os._exit(3)"""
+    status, output, said = call(capfd, "call", "--follow", "add", "--", sys.executable, "-S", "-c", source)
+    assert (status, output, said) == (0, "1\n", "jsonrpc-fast call: the child process ended with exit code 3\n")
+
+
 def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    said = "jsonrpc-fast list: the server does not describe its methods: it has no rpc.discover (OpenRPC)\n"
-    assert call(capfd, "list", *plain) == (2, "", said)
+    said = "the server does not describe its methods: it has no rpc.discover (OpenRPC); an MCP server needs --mcp"
+    assert call(capfd, "list", *plain) == (2, "", f"jsonrpc-fast list: {said}\n")
 
 
 @pytest.mark.ci

@@ -171,6 +171,9 @@ def test_output_without_a_reader(arguments: list[str], mixed: str) -> None:
     assert (process.returncode, process.stderr) == (141, b"")
 
 
+DESCRIBED = """input(); print('{"jsonrpc":"2.0","id":1,"result":{"methods":[{"name":"add"}]}}')"""
+
+
 @posix
 @pytest.mark.ci
 def test_closed_outputs(mixed: str) -> None:
@@ -181,9 +184,30 @@ def test_closed_outputs(mixed: str) -> None:
             capture_output=True,
             timeout=SECONDS,
         )
-        assert done.returncode == 1
-        assert done.stderr == b""
+        is_told = redirection == ">&-"
+        assert done.returncode == (1 if redirection == "2>&-" else 2)
+        assert done.stderr == (b"jsonrpc-fast: cannot write: Bad file descriptor\n" if is_told else b"")
         assert bool(done.stdout) == (redirection == "2>&-")
+
+
+@posix
+@rows(
+    "words",
+    [
+        ["list", "--", sys.executable, "-S", "-c", DESCRIBED],
+        ["stats", "FILE"],
+        ["stats", "--json", "FILE"],
+        ["bench", "--seconds", "0.01", "FILE"],
+        ["info"],
+    ],
+)
+@pytest.mark.ci
+def test_a_closed_stdout_does_not_lose_what_a_command_found(words: list[str], mixed: str) -> None:
+    words = command(*[word.replace("FILE", mixed) for word in words])
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" >&-', "sh", *words], env=environment(), capture_output=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stderr) == (2, b"jsonrpc-fast: cannot write: Bad file descriptor\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

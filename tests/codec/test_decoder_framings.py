@@ -306,7 +306,7 @@ def test_decode_gives_no_hint(impl: ModuleType) -> None:
     assert type(item) is impl.ParseError
     assert item.to_response() == impl.decode(LOG_LINE).to_response()
     assert item.message == (
-        "the text is not JSON; it looks like a log line or printed text, but standard output is reserved for messages"
+        "the text is not JSON; it looks like a log line or printed text; a program on stdio must print to stderr"
     )
 
 

@@ -657,7 +657,7 @@ def test_what_the_peer_sent_is_not_in_the_exception(way: Way, name: str) -> None
         ("ConnectTimeout", CallTimeout, "no response arrived in time"),
         ("ReadTimeout", CallTimeout, "no response arrived in time"),
         ("PoolTimeout", CallTimeout, "no response arrived in time"),
-        ("ConnectError", ConnectionLost, "the server cannot be reached: detail"),
+        ("ConnectError", ConnectionLost, "the server at localhost cannot be reached: detail"),
         (
             "ReadError",
             ConnectionLost,

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import errno
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -138,6 +138,20 @@ class Places:
     def leave(self, upstream: Upstream) -> None:
         """Free the place of a server."""
         self.running.pop(upstream, None)
+
+
+class _Faults:
+    """The hooks of a session with a server that has none of its own: its faults, with its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def fault(self, error: BaseException) -> None:
+        """Log a fault. The loss of a server is told as what comes of it."""
+        if isinstance(error, (*_FAULTS, OSError)):
+            _logger.debug("%s: %s", self._name, _reason(error))
+        else:
+            _logger.error("%s: an exception in a callback or a hook", self._name, exc_info=error)
 
 
 class _Session(ClientSession):
@@ -502,7 +516,8 @@ class Upstream:
         step = handshake.start(probes=probes)
         while True:
             transport = self._entry.transport(self._places.profile, raw=True)
-            session = _Session(transport, handshake, self._receive, self._places.hooks.get(self.name))
+            hooks = self._places.hooks.get(self.name) or _Faults(self.name)
+            session = _Session(transport, handshake, self._receive, hooks)
             async with on_failure(partial(session.close, 0.0)):
                 try:
                     begun = self._begin(session, handshake, step)
@@ -651,9 +666,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RpcError):
         return f"responded with the error {error.code}"
     if isinstance(error, OSError):
-        known = errno.errorcode.get(error.errno or 0)  # not `strerror`: it may hold the command
+        # Its own text may hold the command.
+        known = os.strerror(error.errno) if error.errno else type(error).__name__
         where = " in its working directory" if isinstance(error, ProgramStartError) and error.is_of_cwd else ""
-        return f"cannot be run{where}: {type(error).__name__ if known is None else known}"
+        return f"cannot be run{where}: {known}"
     return "sent an invalid message"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, Unpack
 
@@ -24,10 +25,22 @@ def tcp_channel(
     """Return the channel to a TCP server, with TLS if there is a context."""
 
     async def connect(protocol: asyncio.BufferedProtocol) -> None:
-        await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
+        with _naming(f"{host}:{port}"):
+            await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
 
     socket = SocketChannel(connect, Meter())
     return socket if context is None else TlsChannel(socket, context, server_hostname or host)
+
+
+@contextlib.contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Let an OSError say what cannot be reached: the loops name it in some of their errors only."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and "Connect call failed" not in str(error):  # asyncio's own, with the address
+            error.filename = place
+        raise
 
 
 def _open_channel(opened: socket.socket) -> SocketChannel:
@@ -127,7 +140,8 @@ class UnixClient(StreamTransport):
 async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:
     loop = asyncio.get_running_loop()
     if not is_abstract(path):
-        await loop.create_unix_connection(lambda: protocol, path)
+        with _naming(path):
+            await loop.create_unix_connection(lambda: protocol, path)
         return
     # uvloop does not support such names, so the socket is connected here.
     with contextlib.ExitStack() as on_failure:

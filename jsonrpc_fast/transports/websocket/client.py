@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
-from ...support import check_items, check_seconds, check_type
+from ...support import MAX_PORT, check_items, check_seconds, check_type
 from ..channel import Events
 from ..stream.client import CONNECT_SECONDS, tcp_channel
 from ..stream.tls import check_context
@@ -120,7 +121,12 @@ class WebSocketClient(WebSocketTransport):
         check_type("uri", uri, str)
         check_type("headers", headers, Iterable)
         check_items("subprotocols", subprotocols, str)
-        parsed = parse_uri(uri)
+        try:
+            parsed = parse_uri(uri)
+        except InvalidURI:
+            raise
+        except ValueError:  # of the standard library
+            raise ValueError(f"the port of the URI must be 0 to {MAX_PORT}") from None
         if ssl is not None and not parsed.secure:
             raise ValueError("ssl needs a URI with the scheme wss")
         options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))

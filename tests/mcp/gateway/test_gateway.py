@@ -54,7 +54,7 @@ async def test_a_resource_that_a_lost_server_may_have() -> None:
     async with client_of(Gateway(servers)) as client:
         with pytest.raises(RpcError) as caught:
             await client.read_resource("hidden://a")
-        text = "the server 'lost' cannot be started: it cannot be run: ENOENT"
+        text = "the server 'lost' cannot be started: it cannot be run: No such file or directory"
         assert (caught.value.code, caught.value.message) == (-32000, text)
 
 

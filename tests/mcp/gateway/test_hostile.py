@@ -145,7 +145,7 @@ async def test_servers_that_are_gone_are_an_error_and_not_an_empty_list() -> Non
         with pytest.raises(RpcError) as caught:
             await client.list_tools()
         text = (
-            "the server 'one' cannot be started: it cannot be run: ENOENT; "
+            "the server 'one' cannot be started: it cannot be run: No such file or directory; "
             "the server 'other' responds to tools/list with the error -5"
         )
         assert (caught.value.code, caught.value.message) == (-32000, text)
@@ -250,8 +250,11 @@ async def test_a_server_that_does_not_begin(answer: Any, reason: str, caplog: py
 @rows(
     ("entry", "text"),
     [
-        ({"command": f"/nowhere/{SECRET}"}, "cannot be run: ENOENT"),
-        ({"command": "true", "cwd": f"/nowhere/{SECRET}"}, "cannot be run in its working directory: ENOENT"),
+        ({"command": f"/nowhere/{SECRET}"}, "cannot be run: No such file or directory"),
+        (
+            {"command": "true", "cwd": f"/nowhere/{SECRET}"},
+            "cannot be run in its working directory: No such file or directory",
+        ),
     ],
 )
 async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(
@@ -266,6 +269,7 @@ async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(
                 await client.call("tools/call", {"name": "bad_t"})
     assert caught.value.message == f"the server 'bad' cannot be started: it {text}"
     assert f"bad: cannot be started: {text}" in caplog.text
+    assert "a connection broke" not in caplog.text
     assert SECRET not in caplog.text
 
 
