@@ -29,11 +29,13 @@ def run(options: argparse.Namespace) -> int:
     files = input_files(options)
     profile = PRESETS[options.profile]
     texts: list[bytes] = []
-    size = 0
+    size = invalid = 0
     for file in files:
         try:
             for text, _, _ in read_texts(file, options.framing, profile):
-                if isinstance(decode(text, profile), ParseError):
+                message = decode(text, profile)
+                if any(isinstance(each, ParseError) for each in (message if isinstance(message, list) else [message])):
+                    invalid += 1
                     continue
                 size += len(text)
                 if size > MAX_BYTES and texts:
@@ -48,9 +50,11 @@ def run(options: argparse.Namespace) -> int:
     used = sum(map(len, texts))
     if options.json:
         ratios = {name: {"seconds_per_message": seconds, **more} for name, seconds, more in rows}
-        print(json.dumps({"messages": len(texts), "bytes": used, "backend": BACKEND, "rows": ratios}))
+        facts = {"messages": len(texts), "invalid": invalid, "bytes": used, "backend": BACKEND}
+        print(json.dumps({**facts, "rows": ratios}))
         return Status.SUCCESS
-    print(f"{len(texts)} messages, {used / len(texts):.0f} bytes on average; the backend is {BACKEND}")
+    left_out = f"; {invalid} invalid ones are left out" if invalid else ""
+    print(f"{len(texts)} messages, {used / len(texts):.0f} bytes on average; the backend is {BACKEND}{left_out}")
     for name, seconds, more in rows:
         ratio = "".join(f"  {value:.2f} x {of}" for of, value in more.items())
         print(f"{name:<34} {seconds * 1e6:10.3f} us{ratio}")
