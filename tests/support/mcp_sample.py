@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.protocol.contents import text_content
-from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations
+from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations, text_content
 from jsonrpc_fast.mcp.server.blocks import ToolResult
 from jsonrpc_fast.mcp.server.context import Context
 from jsonrpc_fast.mcp.server.server import Server

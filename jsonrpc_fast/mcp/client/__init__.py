@@ -7,7 +7,6 @@
     session     serves the server's requests and notifications
     handshake   which request to send next, without IO
     results     checks of the server's results, and the pages of a list
-    limits      deadlines of methods that wait for several messages, and restarts of a server
     oauth       sign-in: in the browser, or as a program
     token_stores  where tokens are kept
 

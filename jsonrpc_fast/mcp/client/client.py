@@ -33,7 +33,7 @@ from ...support import check_callable, check_count, check_seconds, check_type, o
 from ...transports import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.contents import contents_fault, message_fault
+from ..protocol.definitions import contents_fault, message_fault
 from ..protocol.meta import (
     LISTEN_METHOD,
     LOG_LEVEL_KEY,
@@ -46,10 +46,17 @@ from ..protocol.meta import (
 from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
-from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
 from .results import Entries, all_pages, check_completion, check_items, checked_tool_result, invalid_result
-from .session import ClientSession, NotificationHandler, ServerRequestHandler, capabilities_of
+from .session import (
+    ClientSession,
+    NotificationHandler,
+    Restarts,
+    ServerRequestHandler,
+    capabilities_of,
+    seconds_left,
+    wait_until,
+)
 from .tasks import ClientTask
 
 MAX_ROUNDS: Final = 10

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...codec import dumps
 from ...errors import EncodeError, InvalidResponse
 from ...support import logger_of
-from ..protocol.contents import MAX_ITEMS, block_fault, items_fault
+from ..protocol.definitions import MAX_ITEMS, block_fault, items_fault
 from ..protocol.meta import LIST_METHODS
 from ..protocol.schemas import Schema
 

@@ -22,8 +22,7 @@ from ...session import detached, waiting
 from ...support import logger_of
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, UPDATED, method_not_found
-from ..protocol.naming import Prefixes
+from ..protocol.meta import HEADER_KEY, INPUT_REQUESTS, LIST_CHANGES, LIST_METHODS, UPDATED, Prefixes, method_not_found
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
 from .payloads import GATEWAY_ERROR, member, object_of, replaced, text_member, with_members

@@ -31,11 +31,10 @@ from ...transports.stdio import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, method_not_found
-from ..protocol.naming import Prefixes
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, Prefixes, method_not_found
 from ..server.handshake import RequestRules, ServerHandshake
+from ..server.inputs import STATE_SECONDS, StateKey, StateSeal
 from ..server.lifespan import Lifespan
-from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.serving import Served
 from ..server.session import FrontSession, HttpExchange
 from ..server.session import Request as ServedRequest

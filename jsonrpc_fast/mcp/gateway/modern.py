@@ -29,8 +29,7 @@ from ...support import on_failure
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
 from ..server.handshake import RequestRules
-from ..server.inputs import MAY_NEED_INPUT
-from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
+from ..server.inputs import MAX_STATE_BYTES, MAY_NEED_INPUT, StateSeal, refusal
 from .catalog import Catalog, CatalogClient
 from .payloads import GATEWAY_ERROR, TOKEN, as_raw, member, object_of, replaced, with_members
 from .upstream import Upstream, first, is_input_required, retrieve

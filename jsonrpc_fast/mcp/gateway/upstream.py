@@ -41,9 +41,8 @@ from ...transports import Transport
 from ..client.client import MAX_ROUNDS
 from ..client.entries import ServerEntry
 from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, ServerContext
-from ..client.limits import Restarts, wait_until
 from ..client.results import all_pages
-from ..client.session import ClientSession
+from ..client.session import ClientSession, Restarts, wait_until
 from ..protocol.capabilities import ClientCapabilities, Implementation, ListChanged, Resources, ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
 from ..protocol.records import EmptyObject

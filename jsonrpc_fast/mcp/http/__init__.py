@@ -16,9 +16,8 @@ A server:
     exchange          one POST: its requests, the messages that belong to them, and the response
     sessions          the requests of sessions, up to 2025-11-25, and the table of sessions
     transport         the transport of one session, and streams of messages
-    responses         responses that carry the messages of a stream
+    responses         responses that carry the messages of a stream, and the log of its events
     event_store       keeps the events of streams, so that a client whose connection broke resumes its stream
-    event_log         stores the events of streams in an event store, and reads them
 
 Both: `headers`, the headers of the protocol and their checks, without IO.
 

@@ -38,7 +38,7 @@ from ...http import Refusal
 from ...http.guard import UserFailures, awaited, within
 from ...support import check_callable, logger_of
 from ...support import check_seconds as check_seconds_option
-from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
+from ..server.registry import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 
 if TYPE_CHECKING:

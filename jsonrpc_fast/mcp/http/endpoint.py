@@ -39,7 +39,6 @@ from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from ..server.serving import Served
 from .authorization import Authorization
-from .event_log import EventLog
 from .event_store import MemoryEventStore
 from .exchange import Exchanges
 from .headers import (
@@ -55,7 +54,7 @@ from .headers import (
     parameter_headers,
 )
 from .options import HttpOptions, HttpSettings
-from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
+from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, EventLog, ResponseSender
 from .sessions import SessionRequests
 
 _logger: Final = logger_of("mcp")

@@ -34,12 +34,11 @@ from ...http.requests import Header
 from ...session import SessionOptions
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import Served
-from .event_log import EventLog, no_events
 from .event_store import session_of
 from .exchange import Exchanges
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
 from .options import HttpSettings
-from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
+from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, EventLog, ResponseSender, no_events
 from .transport import HttpSession
 
 ID_BYTES: Final = 24

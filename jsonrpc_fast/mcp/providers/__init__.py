@@ -9,8 +9,7 @@ Needs the extra `mcp`.
 
 from __future__ import annotations
 
-from .documents import openrpc_server
-from .openapi import openapi_server
+from .openapi import openapi_server, openrpc_server
 from .remote import Proxy
 
 __all__ = ["Proxy", "openapi_server", "openrpc_server"]

@@ -9,8 +9,7 @@
 
     methods         the methods of MCP
     context         `Context`: the request of a function, and messages to the client
-    inputs          requests to modern clients, in several rounds
-    request_state   the state that a modern client carries from round to round
+    inputs          requests to modern clients, in several rounds, and the state that they carry
     tasks           one task: a tool whose call continues after its response
     task_store      all tasks of a server, and the requests about them
 
@@ -19,13 +18,10 @@
     functions       signatures of registered functions, and sync functions in a thread
     providers       `Provider`: tools, prompts and resources from other sources
 
-    tools           validation of arguments, and the results of tools
-    outputs         structured content: the schemas of results
+    tools           validation of arguments, and the results of tools with their schemas
     blocks          content blocks, messages and results that functions may return
-    contents        what functions return, as content blocks, messages and resource contents
+    contents        what functions return: as JSON, as content blocks, messages and resource contents
     forms           the forms of elicitation
-    sending         values as JSON, and why a value cannot be sent
-    scopes          scopes of OAuth
 
 Needs the extra `mcp`.
 """

@@ -15,9 +15,8 @@ from ..protocol.versions import REVISIONS, Revision
 from .contents import sampling_messages
 from .forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
-from .inputs import Inputs, capability_for
+from .inputs import Inputs, StateSeal, capability_for
 from .lifespan import Lifespan
-from .request_state import StateSeal
 from .session import FrontSession, HttpExchange, HttpRequest, Request, is_logged, log_message
 from .tasks import Task
 

@@ -48,11 +48,9 @@ from ..protocol.definitions import (
 from ..protocol.uris import UriTemplate, uri_faults
 from ..protocol.versions import REVISIONS
 from .functions import RegisteredFunction
-from .outputs import output_type
-from .registry import Completer, Registered, RegisteredTool, Registry, ShownErrors
-from .scopes import declared_scopes
+from .registry import Completer, Registered, RegisteredTool, Registry, ShownErrors, declared_scopes
 from .tasks import TaskStart, TaskSupport
-from .tools import CheckedTool
+from .tools import CheckedTool, output_type
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")

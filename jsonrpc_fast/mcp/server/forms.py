@@ -18,8 +18,7 @@ import msgspec
 from ...handlers.params import Misfit, MsgspecType, PydanticType, type_of
 from ...handlers.schemas import value_schema
 from ...support import pointer_parts
-from ..protocol.faults import SchemaFault
-from ..protocol.schemas import Schema
+from ..protocol.schemas import Schema, SchemaFault
 from .blocks import ToolError
 
 T = TypeVar("T")

@@ -38,7 +38,6 @@ from ...session import SessionContext
 from ...support import check_type, logger_of
 from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
-from ..protocol.faults import SchemaFault
 from ..protocol.meta import (
     LIST_METHODS,
     LISTEN_METHOD,
@@ -49,17 +48,17 @@ from ..protocol.meta import (
     FeatureKind,
     method_not_found,
 )
+from ..protocol.schemas import SchemaFault
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, not_found
 from ..protocol.versions import Revision
 from .blocks import ToolError, WholeResult
-from .contents import made_contents, made_prompt
+from .contents import NotSendable, made_contents, made_prompt, sendable, shown_text
 from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import CAPABILITIES, RequestRules, ServerHandshake
 from .inputs import Inputs, check_input_required
 from .providers import Provider
 from .registry import Mount, Registered, RegisteredTool, Registry
-from .sending import NotSendable, sendable, shown_text
 from .session import FrontSession, Request
 from .subscriptions import TASK_IDS
 from .task_store import TASK_METHODS

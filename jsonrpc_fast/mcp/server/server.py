@@ -42,6 +42,7 @@ from ..protocol.versions import DEFAULT_VERSIONS, REVISIONS, in_order
 from .context import Context, ContextServer, mounted
 from .decorators import Decorators
 from .handshake import ServerHandshake
+from .inputs import STATE_SECONDS, StateKey, StateSeal
 from .lifespan import Lifespan, MakeLifespan
 from .methods import (
     UnknownName,
@@ -55,7 +56,6 @@ from .methods import (
 )
 from .providers import Provider
 from .registry import Middleware, Registry, ShownErrors
-from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
 from .session import FrontSession, Request
 from .subscriptions import Announcer

@@ -15,7 +15,7 @@ from jsonrpc_fast.http import Refusal
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.server import Context, Server
-from jsonrpc_fast.mcp.server.scopes import scopes_of
+from jsonrpc_fast.mcp.server.registry import scopes_of
 
 from ...support.failing import FAILING
 from ...support.mcp_conversation import answered

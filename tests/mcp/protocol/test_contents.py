@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonrpc_fast.mcp.protocol.contents import MAX_ITEMS, block_fault, contents_fault, items_fault, message_fault
+from jsonrpc_fast.mcp.protocol.definitions import MAX_ITEMS, block_fault, contents_fault, items_fault, message_fault
 
 from ...support.tables import rows
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.mcp.protocol.naming import Prefixes
+from jsonrpc_fast.mcp.protocol.meta import Prefixes
 
 from ...support.tables import rows
 

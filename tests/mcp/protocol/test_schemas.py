@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.mcp.protocol.faults import SchemaFault
 from jsonrpc_fast.mcp.protocol.schemas import (
     MAX_PATTERNS,
     MAX_SCHEMA_DEPTH,
@@ -20,6 +19,7 @@ from jsonrpc_fast.mcp.protocol.schemas import (
     MAX_VALUES,
     MORE,
     Schema,
+    SchemaFault,
     growth,
 )
 

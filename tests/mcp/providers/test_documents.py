@@ -14,7 +14,7 @@ from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.handlers.openrpc import openrpc
 from jsonrpc_fast.mcp.protocol.schemas import Schema
 from jsonrpc_fast.mcp.providers import openapi_server, openrpc_server
-from jsonrpc_fast.mcp.providers.documents import Document, tool_name
+from jsonrpc_fast.mcp.providers.openapi import Document, tool_name
 from jsonrpc_fast.mcp.server import Server
 
 from ...support.tables import rows

@@ -21,7 +21,7 @@ from jsonrpc_fast.mcp.protocol.definitions import Tool
 from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server import Image, Server, ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
-from jsonrpc_fast.mcp.server.outputs import WRAPPED, OutputType, output_type
+from jsonrpc_fast.mcp.server.tools import WRAPPED, OutputType, output_type
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import schema_of

@@ -12,7 +12,7 @@ import pytest
 
 from jsonrpc_fast import RpcError
 from jsonrpc_fast.mcp.server import Context, Server
-from jsonrpc_fast.mcp.server.request_state import StateSeal
+from jsonrpc_fast.mcp.server.inputs import StateSeal
 
 from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.tables import rows

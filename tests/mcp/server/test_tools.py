@@ -13,8 +13,7 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS, REVISIONS
 from jsonrpc_fast.mcp.server.blocks import ToolResult
-from jsonrpc_fast.mcp.server.outputs import output_type
-from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, tool_definition
+from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, output_type, tool_definition
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows
