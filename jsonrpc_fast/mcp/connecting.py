@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .http.client import HttpAuth
 
 P = ParamSpec("P")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def connect(
@@ -141,7 +140,7 @@ def connect(
         return make(entry.transport(profile, http_client=http_client), sign_in=entry.sign_in)
     command, variables = (*entry.command, *arguments), {**entry.env, **(env or {})}
     entry = replace(entry, command=command, env=variables, cwd=entry.cwd if cwd is None else cwd)
-    return make(start=partial(entry.program, profile, stderr=stderr))
+    return make(partial(entry.program, profile, stderr=stderr))
 
 
 def _found(server: object) -> ServerEntry | LocalServer | Transport:
@@ -162,7 +161,7 @@ def _found(server: object) -> ServerEntry | LocalServer | Transport:
             raise ValueError(f"only a gateway applies the rules for the tools of {name!r}: connect to a Gateway of it")
         return entry
     if isinstance(server, (str, os.PathLike)):
-        if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
+        if isinstance(server, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", server) and not is_url(server):
             raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
         return entry_of("", server)
     if not isinstance(server, Transport):

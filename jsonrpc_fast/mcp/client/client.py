@@ -64,12 +64,7 @@ MAX_ROUNDS: Final = 10
 
 
 class ProgressQueue:
-    """Call a function with each progress value, and await its result, one value after another.
-
-    Args:
-        function: The function, sync or async.
-        report: Called with an exception of an async function.
-    """
+    """Call a function with each progress value, and await its result, one value after another."""
 
     def __init__(self, function: Callable[[Any], object], report: Callable[[BaseException], object]) -> None:
         self._function = function
@@ -133,8 +128,8 @@ class Client(Caller):
     for arguments that the protocol does not allow; InvalidResponse or ParseError for results that break it.
 
     Args:
-        transport: A transport that is not started, made with an MCP profile; None with `start`.
-        start: Returns a new transport, not started, to a server that is a program.
+        transport: A transport that is not started, made with an MCP profile; or a function that returns a new one to a
+            server that is a program.
         max_restarts: As in `connect`.
         sign_in: Called before the client connects; its time does not count toward the timeout.
         options: Options of `Session`.
@@ -151,9 +146,8 @@ class Client(Caller):
 
     def __init__(
         self,
-        transport: Transport | None = None,
+        transport: Transport | Callable[[], ProgramTransport],
         *,
-        start: Callable[[], ProgramTransport] | None = None,
         max_restarts: int = 0,
         sign_in: Callable[[], Awaitable[None]] | None = None,
         mode: str = "auto",
@@ -171,26 +165,23 @@ class Client(Caller):
         check_callable("on_notification", on_notification)
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
-        check_callable("start", start)
         check_callable("sign_in", sign_in)
-        self.transport: Transport | None = transport
-        if transport is not None:
-            check_type("transport", transport, Transport)
+        self.transport: Transport | None = transport if isinstance(transport, Transport) else None
+        self._start = None if isinstance(transport, Transport) else transport
+        check_callable("transport, if it is no Transport,", self._start)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         # A result type that no revision defines is expected only if this side declares an extension.
         self._declares_extensions = bool(capabilities.extensions)
         # Over HTTP a server always responds, but a person may have to authorize the client first.
-        probe_seconds = None if transport is not None and transport.has_exchanges else PROBE_SECONDS
-        self._make_handshake = partial(ClientHandshake, info, capabilities, mode, probe_seconds=probe_seconds)
+        probe_seconds = None if self.transport is not None and self.transport.has_exchanges else PROBE_SECONDS
+        self._make_handshake = partial(ClientHandshake, info, capabilities, mode, probe_seconds)
         self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
         check_count("max_restarts", max_restarts, 0)
-        self._start = start
         self._sign_in = sign_in
         self._program: ProgramTransport | None = None
-        if transport is None and start is not None:
-            transport = self._program = start()
-        assert transport is not None
+        if not isinstance(transport, Transport):
+            transport = self._program = transport()
         self._handshake = self._make_handshake()
         self.session: ClientSession = self._make_session(transport, self._handshake)
         self._restarts = Restarts(max_restarts)

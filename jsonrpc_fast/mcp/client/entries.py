@@ -54,7 +54,7 @@ class ToolRules:
         "includeTools": ["query*", "tables"], "excludeTools": ["query_admin"],
         "tools": {"query": {"name": "ask", "description": "Ask the shop's database.", "fixed": {"database": "shop"}}}
 
-    A call that has a fixed argument is refused, because the gateway must not replace what a client sends without a word.
+    A call that has a fixed argument is refused, because nothing that a client sends is replaced without a word.
 
     Args:
         included: Patterns of the names of the tools that are shown.

@@ -54,7 +54,6 @@ class ServerContext:
 
     Attributes:
         revision: The revision of the protocol.
-        capabilities: What the server offers.
         info: The server's name and version; None if a modern server leaves them out.
         instructions: How to use the server; None if the server sends none.
         meta: The members of `_meta` that every request carries: none for a legacy server.
@@ -71,7 +70,6 @@ class ServerContext:
 
         Args:
             params: The request's own params; None: none.
-            meta: More members of `_meta`: `progressToken=…`, `**{LOG_LEVEL_KEY: "info"}`.
         """
         members = {**self.meta, **meta}
         if not members:
@@ -124,7 +122,6 @@ class ClientHandshake:
             …                                       # send the notification
 
     Args:
-        info: The client's name and version.
         capabilities: What the client supports. Each server gets the members that its revision defines.
         mode: "legacy", "modern" or "auto", see the rules of this module; or the only version that is supported.
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
@@ -140,9 +137,8 @@ class ClientHandshake:
         self,
         info: Implementation,
         capabilities: ClientCapabilities,
-        mode: str = "auto",
-        *,
-        probe_seconds: float | None = PROBE_SECONDS,
+        mode: str,
+        probe_seconds: float | None,
     ) -> None:
         if mode not in ("auto", "legacy", "modern", *VERSIONS):
             raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')

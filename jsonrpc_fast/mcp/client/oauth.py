@@ -688,10 +688,6 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
 
     A request without the right `state` is refused, and the sign-in continues: any page in the browser could send it.
 
-    Args:
-        port: The port of 127.0.0.1.
-        state: The `state` of the request to the authorization server.
-
     Raises:
         SignInError: The port is in use.
     """

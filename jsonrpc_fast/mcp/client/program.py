@@ -71,10 +71,8 @@ class ProgramTransport(StdioClient):
     """A `StdioClient` that remembers the beginning of its program's stdout and the end of its stderr.
 
     Args:
-        command: The program and its arguments.
         stderr: Where its stderr goes: "inherit" (to `sys.stderr`, by lines), "discard", or a function that is called
             with each line.
-        options: Options of `StdioClient`.
     """
 
     channel: _Channel

@@ -48,9 +48,6 @@ def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callab
     """Check a member that is an array.
 
     Args:
-        method: The method of the request.
-        result: The result.
-        name: The name of the member.
         fault_of: Returns the fault of an item, given its path; None if it is valid.
 
     Raises:
@@ -103,11 +100,6 @@ async def all_pages(
     server: str = "the server",
 ) -> list[dict[str, Any]]:
     """Request all pages of a list and return its items.
-
-    Args:
-        method: The method, of LIST_METHODS.
-        request: Takes the params of a page and returns the page.
-        server: Names the server in the log.
 
     An item that is not an object with a name is left out and logged: the others can be used.
 

@@ -57,22 +57,14 @@ async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
 
 
 class Restarts:
-    """Counts the restarts of one server.
-
-    Args:
-        most: The maximum number within a minute.
-    """
+    """Counts the restarts of one server."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._times: deque[float] = deque()
 
     def take(self, now: float) -> bool:
-        """Count a restart. Return False if there were too many.
-
-        Args:
-            now: The time by the loop's clock.
-        """
+        """Count a restart. Return False if there were too many."""
         # Only the times within the period are kept, so the queue stays as short as the limit.
         while self._times and self._times[0] <= now - 60.0:
             self._times.popleft()
@@ -93,13 +85,6 @@ _validator: Final = JsonRpcValidator(MCP_2025_11_25)
 class ClientSession(McpSession):
     """The session of a `Client`.
 
-    Args:
-        transport: A transport that is not started.
-        handshake: The handshake, not begun.
-        handlers: Functions by method, for requests and notifications.
-        on_notification: Called with the method and the params of other notifications.
-        options: Options of `Session`.
-
     Attributes:
         acknowledged: Set when the server has acknowledged a subscription (2026-07-28).
     """
@@ -113,7 +98,7 @@ class ClientSession(McpSession):
         **options: Unpack[SessionOptions],
     ) -> None:
         convention = McpConvention() if transport.has_exchanges else _Convention()
-        super().__init__(transport, options, convention)
+        super().__init__(transport, {"convention": convention, **options})
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._request_handlers: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -134,10 +119,6 @@ class ClientSession(McpSession):
 
     async def shake_hands(self, step: Step, deadline: float = inf) -> None:
         """Perform the handshake.
-
-        Args:
-            step: The first step.
-            deadline: When it must be done, by the loop's clock.
 
         Raises:
             HandshakeError: The handshake failed.
@@ -208,11 +189,6 @@ class ClientSession(McpSession):
 
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
         """Return the params for repeating a request after a result that asks for input.
-
-        Args:
-            method: The method of the request.
-            result: The result, whose `resultType` is "input_required".
-            repeats: How many times the request was repeated before.
 
         Raises:
             ValueError: The result is invalid.

@@ -61,20 +61,7 @@ _Listing = asyncio.Task[list[dict[str, Any]] | RpcError]
 
 @dataclass(eq=False, repr=False)
 class Catalog:
-    """The servers of one client.
-
-    Args:
-        entries: The places of the servers, by name.
-        prefixes: The prefixes of the servers in the names of tools and prompts.
-        places: The bounds of the gateway.
-        is_modern: Whether the client is one of 2026-07-28.
-        info: The client's name and version.
-        capabilities: The client's capabilities.
-        client: The client.
-
-    Attributes:
-        upstreams: The servers by name.
-    """
+    """The servers of one client."""
 
     _entries: Mapping[str, ServerEntry]
     _prefixes: Prefixes

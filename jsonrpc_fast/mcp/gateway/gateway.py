@@ -31,14 +31,23 @@ from ...transports.stdio import signal_children
 from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, UNKNOWN_LEVEL, UPDATED, Prefixes, method_not_found
+from ..protocol.meta import (
+    LIST_METHODS,
+    LISTEN_METHOD,
+    LOG_LEVELS,
+    RESOURCES_FILTER,
+    UNKNOWN_LEVEL,
+    UPDATED,
+    Prefixes,
+    method_not_found,
+)
 from ..server.handshake import RequestRules, ServerHandshake
 from ..server.inputs import STATE_SECONDS, StateKey, StateSeal
 from ..server.lifespan import Lifespan
 from ..server.serving import Served
 from ..server.session import FrontSession, HttpExchange
 from ..server.session import Request as ServedRequest
-from ..server.subscriptions import URIS, Announcer
+from ..server.subscriptions import Announcer
 from ..server.task_store import TaskStore
 from .catalog import Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
@@ -181,7 +190,7 @@ class Gateway(Served):
 
     def handshake(self) -> ServerHandshake:
         """Return the gateway's side of the handshake with a client."""
-        return ServerHandshake(self._info, CAPABILITIES, versions=self.versions, instructions=self._instructions)
+        return ServerHandshake(self._info, CAPABILITIES, self.versions, self._instructions)
 
     def modern_clients(self, *, is_http: bool) -> ModernClients:
         """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""
@@ -274,7 +283,7 @@ class Gateway(Served):
         client.listeners[stream] = subscriptions.changed_soon
         # The acknowledgement names only the resources that a server has. The wait for the servers is as long as for a
         # list.
-        wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
+        wanted = dict.fromkeys(stream.filter.pop(RESOURCES_FILTER, ()), False)
 
         async def watch(uri: str) -> None:
             await client.watch(uri, call)
@@ -284,7 +293,7 @@ class Gateway(Served):
             with waiting():
                 await _within(self.places.list_seconds, [asyncio.ensure_future(watch(uri)) for uri in wanted])
                 if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
-                    stream.filter[URIS] = uris
+                    stream.filter[RESOURCES_FILTER] = uris
                 acknowledgement = stream.acknowledgement()
                 call.send(acknowledgement.method, acknowledgement.params)
                 await stream.ended.wait()
@@ -307,11 +316,6 @@ class GatewayConnection(FrontSession):
 
     The client gets the capabilities of every kind of server, because no server has been started yet. A list that no
     server has is empty.
-
-    Args:
-        gateway: The gateway.
-        transport: A transport that is not started, made with `raw=True`.
-        options: Options of `Session`.
     """
 
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:

@@ -47,8 +47,6 @@ class ModernCall:
     """One request.
 
     Attributes:
-        method: The method.
-        params: The params.
         rules: The rules in its `_meta`.
         subject: The sender, as far as it is known.
         send: Sends a notification that belongs to it.
@@ -69,9 +67,7 @@ class LongCall:
 
     Attributes:
         call: The request of the current round.
-        client: The client.
         asked: The requests of the server that have no response, by key: method, params and the response.
-        task: The call.
         timer: Ends the call while it waits for the client.
     """
 
@@ -135,12 +131,7 @@ class LongCall:
 
 
 class Rounds:
-    """The calls of all clients that take several rounds.
-
-    Args:
-        seal: Makes `requestState`.
-        max_calls: Maximum number of calls that wait for input.
-    """
+    """The calls of all clients that take several rounds."""
 
     def __init__(self, seal: StateSeal, max_calls: int) -> None:
         self._seal = seal
@@ -221,14 +212,7 @@ class Rounds:
 class ModernClient(CatalogClient):
     """A client, or several that cannot be distinguished.
 
-    Args:
-        make: Makes the catalog of the client.
-        capabilities: What the client supports.
-        rounds: The calls that take several rounds.
-        is_shared: Whether they are several: over HTTP without authorization.
-
     Attributes:
-        catalog: The servers.
         listeners: By subscription: the function that is called with changes.
         used: When its last request arrived, by the loop's clock.
     """
@@ -451,9 +435,6 @@ class ModernClients:
     """The clients of one connection, or of all requests over HTTP.
 
     Args:
-        make: Makes the catalog of a client, by its name and its capabilities.
-        info: The name of a client that gives none.
-        rounds: The calls that take several rounds.
         is_http: Whether they are those over HTTP, where only a token shows whose a request is.
     """
 

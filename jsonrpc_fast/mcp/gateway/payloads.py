@@ -65,13 +65,7 @@ def with_members(payload: Raw, members: Mapping[str, Any], without: Container[st
 
 
 def with_meta(params: Raw, meta: Mapping[str, Any], without: Iterable[str] = ()) -> Raw:
-    """Return the params of a request with the `_meta` for a server of another client or of another revision.
-
-    Args:
-        params: The params.
-        meta: The members in place of those that every request of 2026-07-28 carries.
-        without: The members of the params to leave out.
-    """
+    """Return the params of a request with the `_meta` for a server of another client or of another revision."""
     found = params.get(("_meta",))
     own = {} if found is None else {name: part for name, part in found.items() if name not in REQUEST_KEYS}
     members = {**own, **meta}
@@ -91,7 +85,6 @@ class Tokens(Generic[T]):
 
         Args:
             params: The params; without a token they do not change.
-            owner: The object that `restored` returns with the token.
         """
         token = params.get(TOKEN) if type(params) is Raw else None
         if token is None:

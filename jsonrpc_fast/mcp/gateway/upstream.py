@@ -44,9 +44,16 @@ from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, Serv
 from ..client.results import all_pages
 from ..client.session import ClientSession, Restarts, wait_until
 from ..protocol.capabilities import ClientCapabilities, Implementation, ListChanged, Resources, ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, changes_filter, method_not_found
+from ..protocol.meta import (
+    LIST_METHODS,
+    LISTEN_METHOD,
+    LOG_LEVEL_KEY,
+    MAX_INPUTS,
+    RESOURCES_FILTER,
+    changes_filter,
+    method_not_found,
+)
 from ..protocol.records import EmptyObject
-from ..server.subscriptions import URIS
 from .payloads import GATEWAY_ERROR, Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
 CAPABILITIES: Final = ServerCapabilities(
@@ -75,8 +82,6 @@ _FAULTS: Final = (
     StateError,
 )
 """A server has failed. The client gets the error -32000, which names the server."""
-
-_CHILD: Final = "the child process "
 
 _logger: Final = logger_of("gateway")
 
@@ -182,19 +187,10 @@ class Upstream:
     """One server, for one client.
 
     Args:
-        name: The name of the server.
-        entry: How to start or to reach the server.
-        places: The bounds of the gateway.
-        info: The client's name and version.
-        capabilities: What the client supports.
-        is_modern: Whether the client is one of 2026-07-28.
         ask: Takes a request of the server: this object, the method, the params and the origin of the client's request
             that it belongs to, as far as that is known; returns an awaitable of the result.
-        tell: Takes a notification of the server in the same way.
-        lost: Takes this object when the server has ended by itself.
 
     Attributes:
-        name: The name.
         requests: The origins of the client's requests in flight, the latest one last.
         server: The facts about the server; None before its first start.
         level: The level of log messages that the client set; None: none.
@@ -234,8 +230,6 @@ class Upstream:
         """Send a request, and start the server if necessary. Return the result as it arrived.
 
         Args:
-            method: The method.
-            params: The params, those of a client as `Raw`.
             origin: The origin with which the server's messages about this request are passed on.
 
         Raises:
@@ -325,11 +319,6 @@ class Upstream:
     async def subscribe(self, method: str, params: Raw, origin: Any = None) -> Any:
         """Subscribe the client to a resource, or end that. Return the result.
 
-        Args:
-            method: "resources/subscribe" or "resources/unsubscribe".
-            params: The params, with the URI.
-            origin: As in `call`.
-
         Raises:
             RpcError: As in `call`; or there are too many subscriptions.
         """
@@ -353,9 +342,6 @@ class Upstream:
 
     async def list(self, method: str) -> list[dict[str, Any]]:
         """Return all items of a list; none of a server that has no such list.
-
-        Args:
-            method: The method, of LIST_METHODS.
 
         Raises:
             RpcError: As in `call`.
@@ -453,7 +439,7 @@ class Upstream:
     def _wanted(self) -> dict[str, Any]:
         wanted = {} if self.server is None else changes_filter(self.server.capabilities)
         if self.subscriptions and self.supports("resources.subscribe"):
-            wanted[URIS] = list(self.subscriptions)
+            wanted[RESOURCES_FILTER] = list(self.subscriptions)
         return wanted
 
     # Starting and ending.
@@ -509,9 +495,8 @@ class Upstream:
         # For a client with a handshake, the server gets a handshake, so that it may ask the client at any time.
         probes = self._is_modern and self.name not in self._places.legacy
         # A server over HTTP always responds.
-        handshake = ClientHandshake(
-            self._info, self._capabilities, probe_seconds=None if self._entry.url else PROBE_SECONDS
-        )
+        probe_seconds = None if self._entry.url else PROBE_SECONDS
+        handshake = ClientHandshake(self._info, self._capabilities, "auto", probe_seconds)
         step = handshake.start(probes=probes)
         while True:
             transport = self._entry.transport(self._places.profile, raw=True)
@@ -661,7 +646,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (ConnectionLost, StateError)):
         text = str(error.__cause__ if isinstance(error.__cause__, ConnectionLost) else error)
         # The other texts may hold an address.
-        return text.removeprefix(_CHILD) if text.startswith(_CHILD) else "was lost"
+        child = "the child process "
+        return text.removeprefix(child) if text.startswith(child) else "was lost"
     if isinstance(error, RpcError):
         return f"responded with the error {error.code}"
     if isinstance(error, OSError):

@@ -49,8 +49,6 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
 _UNREADABLE: Final = "The rights of the token could not be determined."
-_NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
-"""Results of a function that should have been awaited, or run elsewhere."""
 _logger: Final = logger_of("mcp")
 
 
@@ -158,7 +156,8 @@ class Authorization:
             raise self._refusal(400, "invalid_request", "The token is malformed.")
         with UserFailures("The token cannot be checked.", partial(_log, text)):
             claims = await self._call(self._check, text)
-            if isinstance(claims, _NOT_CLAIMS):  # such a value is true in a condition, and would admit every client
+            # Something that was not awaited, or runs elsewhere, is true in a condition, and would admit every client.
+            if isinstance(claims, (Awaitable, Generator, AsyncGenerator, Future)):
                 raise TypeError(f"check must not return a {type(claims).__name__}")
             is_valid = bool(claims) or isinstance(claims, Mapping)
         if not is_valid:

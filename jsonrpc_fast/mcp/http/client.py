@@ -65,7 +65,6 @@ class _Post:
     """A request, or a batch with requests, and the responses that it waits for.
 
     Attributes:
-        body: The JSON text.
         method: The method; "" for a batch.
         ids: The ids of the requests that have no response yet.
         headers: The headers that depend on the message.

@@ -43,8 +43,6 @@ END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
 _MAX_BACKOFF_SECONDS: Final = 30.0
-# An id is sent back in a header, which must not have line breaks or other bytes than these.
-_EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
 
 class SessionEnded(ConnectionLost):
@@ -65,7 +63,8 @@ class Cursor:
 
     def advance(self, decoder: EventDecoder) -> None:
         """Move to the last event that was decoded."""
-        if _EVENT_ID.fullmatch(decoder.last_event_id):
+        # It is sent back in a header, which must not have line breaks or other bytes than these.
+        if re.fullmatch(r"[ -~]{1,4096}", decoder.last_event_id):
             self.id = decoder.last_event_id
         if decoder.retry is not None:
             # With 0 the client would poll without a pause; a huge delay would never end.
@@ -82,8 +81,6 @@ class EventReader:
     """Reads the streams of one client.
 
     Args:
-        sender: Sends the requests.
-        max_event_bytes: The maximum size of an event. Larger ones are reported without data.
         max_stream_bytes: The maximum size of a stream; None: no limit.
 
     Attributes:
@@ -97,10 +94,6 @@ class EventReader:
 
     async def events(self, http_response: Any, cursor: Cursor) -> AsyncGenerator[Event, None]:
         """Yield the events of a stream until it ends, or breaks with an exception of httpx2.
-
-        Args:
-            http_response: The HTTP response that carries it. The caller releases it.
-            cursor: Moves with the events.
 
         Raises:
             InvalidResponse: The stream is too large, or cannot be decompressed.

@@ -53,8 +53,6 @@ class ServedRequest(msgspec.Struct, eq=False):
 
     Attributes:
         message: The message, and its id and method.
-        exchanges: Serves it.
-        asgi: The POST.
         http: The session that it belongs to, if any.
         session: The connection of that session.
         status: The status of the HTTP response, if it is the only request.
@@ -118,12 +116,6 @@ class ServedRequest(msgspec.Struct, eq=False):
 @dataclass(slots=True, eq=False, repr=False)
 class Exchange(MessageStream):
     """One POST with requests.
-
-    Args:
-        max_bytes: As in `MessageStream`, as is `request`.
-        server: The server.
-        session: The session, if there is one.
-        default: As in `encode`, for notifications.
 
     Attributes:
         requests: The requests that have no response yet, in their order.
@@ -265,14 +257,7 @@ class Exchange(MessageStream):
 
 
 class Exchanges:
-    """Serves the requests of an endpoint.
-
-    Args:
-        server: The server.
-        settings: The options of the endpoint.
-        options: Options of `Session`.
-        responder: Writes the responses.
-    """
+    """Serves the requests of an endpoint."""
 
     def __init__(
         self, server: Served, settings: HttpSettings, options: SessionOptions, responder: ResponseSender
@@ -309,9 +294,6 @@ class Exchanges:
         """Serve the requests of a POST, and respond to it.
 
         Args:
-            request: The POST.
-            message: The message or the batch.
-            session: The session, if it belongs to one.
             begun: Called after the functions were called. Returns further headers of the response.
         """
         work: Coroutine[Any, Any, None] | None = None

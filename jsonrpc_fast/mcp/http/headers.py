@@ -50,7 +50,6 @@ METHOD: Final = METHOD_HEADER.encode()
 NAME: Final = NAME_HEADER.encode()
 LAST_EVENT_ID: Final = LAST_EVENT_ID_HEADER.encode()
 
-_SINGLE: Final = frozenset({SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"})
 
 NAME_MEMBERS: Final[Mapping[str, str]] = {
     "tools/call": "name",
@@ -79,7 +78,8 @@ Path = tuple[str, ...]
 
 def is_single(name: bytes) -> bool:
     """Return whether a header of MCP may have only one value."""
-    return name in _SINGLE or name.startswith(PARAM_HEADER_PREFIX.encode())
+    single = (SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop")
+    return name in single or name.startswith(PARAM_HEADER_PREFIX.encode())
 
 
 def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
@@ -118,9 +118,6 @@ def decode_value(text: str) -> str:
 def parameter_headers(schema: Any) -> dict[str, Path]:
     """Return the headers that the input schema of a tool requires.
 
-    Args:
-        schema: The schema, decoded.
-
     Returns:
         By the name of the header, in lower case: the names of the properties that lead to its value in the arguments.
 
@@ -147,12 +144,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
 
 
 def parameter_values(headers: Mapping[str, Path], arguments: Any) -> dict[str, str]:
-    """Return the values of the headers for the arguments of a call. A header without a value is left out.
-
-    Args:
-        headers: As `parameter_headers` returns them.
-        arguments: The arguments, decoded.
-    """
+    """Return the values of the headers for the arguments of a call. A header without a value is left out."""
     values = {}
     for header, path in headers.items():
         value = arguments
@@ -186,12 +178,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def is_modern(message: Any, version: bytes | None) -> bool:
-    """Return whether a message is of a revision without sessions, or claims to be.
-
-    Args:
-        message: The decoded message or batch.
-        version: The header `MCP-Protocol-Version`.
-    """
+    """Return whether a message is of a revision without sessions, or claims to be."""
     if version is not None and version not in _LEGACY and version.strip(b" \t") not in _LEGACY:
         return True
     if type(message) is not Request:
@@ -207,8 +194,6 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     """Check the headers of a modern request against its body, and return what it names, as for `Mcp-Name`.
 
     Args:
-        headers: The headers of the request.
-        message: The request.
         admitted: The header fields that have passed before: clients repeat them, and a look-up is cheaper than the
             checks.
 
@@ -239,11 +224,6 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
     """Check the headers `Mcp-Param-…` of a call against its arguments.
 
-    Args:
-        headers: The headers of the request.
-        expected: The result of `parameter_headers` for the input schema of the tool.
-        arguments: The arguments of the call.
-
     Raises:
         RpcError: A header is missing or differs (-32020).
     """
@@ -260,9 +240,7 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
     """Check that a header agrees with the body.
 
     Args:
-        name: The name of the header.
         header: Its value; None without it.
-        said: The value in the body.
         read: Returns the value that a text represents; by default the text itself.
 
     Raises:
@@ -317,12 +295,7 @@ class RequestHeaders:
         return headers
 
     def without_invalid_tools(self, response: Response, report: Callable[[Exception], None]) -> Response:
-        """Learn the headers of listed tools, and leave out tools whose annotations are invalid.
-
-        Args:
-            response: The response to `tools/list`.
-            report: Called with the fault of each tool that is left out.
-        """
+        """Learn the headers of listed tools, and leave out tools whose annotations are invalid."""
         result = object_members(response.result)
         tools = result.get("tools")
         if not isinstance(tools, list):

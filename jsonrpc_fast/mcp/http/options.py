@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
 from ...support import check_count, check_seconds, check_type
 from ...types import UNSET, Unset
 from .event_store import EventStore
-
-_PREFIX: Final = r"[A-Za-z0-9_-]{1,64}"
 
 
 class HttpOptions(TypedDict, total=False):
@@ -101,5 +99,5 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_type("session_prefix", self.session_prefix, str, may_be_none=True)
         if not self.path.startswith("/"):
             raise ValueError('path must begin with "/"')
-        if self.session_prefix is not None and not re.fullmatch(_PREFIX, self.session_prefix):
+        if self.session_prefix is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.session_prefix):
             raise ValueError("session_prefix must have only letters, digits, - and _")

@@ -41,9 +41,6 @@ class EventLog:
     When the store fails, by whatever exception, the stream continues without ids, and a client that tries to resume it
     is refused: with 410 if events are missing, otherwise with 503. A failure is reported, unless it is one of the two
     exceptions that `EventStore` names for reading.
-
-    Args:
-        store: The store.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -171,7 +168,6 @@ _EVENT_HEADERS: Final[list[Header]] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_RESUMABLE: Final = since("2025-11-25")
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _SENT: Final = object()
 
@@ -182,15 +178,9 @@ class AsgiRequest:
 
     Args:
         receive: The application's `receive`; the body was received.
-        send: The application's `send`.
         write_seconds: How long a client may take to read the data that is written; None: no limit.
-        scope: The scope.
-        headers: The headers by name.
 
     Attributes:
-        receive: The application's `receive`.
-        scope: The scope.
-        headers: The headers by name.
         claims: The result of the check of the token; None without authorization.
         subject: The user or program that the token identifies; None without authorization.
         is_gone: Whether the client has disconnected, or has stopped reading.
@@ -286,8 +276,6 @@ class ResponseSender:
 
     Args:
         log: Stores the events; None: streams cannot be resumed.
-        retry_ms: After how many milliseconds a client reconnects.
-        keep_alive_seconds: After this time without a message, a comment is written.
     """
 
     log: EventLog | None
@@ -297,14 +285,12 @@ class ResponseSender:
 
     def is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has not received a message yet."""
-        return self.log is not None and revision is not None and revision.version in _RESUMABLE
+        return self.log is not None and revision is not None and revision.version in since("2025-11-25")
 
     async def respond(self, stream: MessageStream, request: AsgiRequest, work: Awaitable[None] | None = None) -> None:
         """Respond to a POST with the messages of its stream. It may be watched afterwards.
 
         Args:
-            stream: The stream.
-            request: The POST.
             work: The rest of a handler, which puts its response into the stream. It continues in this task; if it takes
                 longer than WATCH_SECONDS, another task responds.
         """

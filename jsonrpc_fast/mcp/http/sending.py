@@ -49,11 +49,7 @@ IDLE_SECONDS: Final = 30.0
 MAX_IDLE: Final = 64
 """Maximum number of connections without a request."""
 
-_WITH_VERSION_HEADER: Final = since("2025-06-18")
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
-# Visible ASCII, as the specification requires. The bound is this package's, because the client repeats the id with each
-# request.
-_SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
 """The reason when httpx2 or `auth` raises a foreign cancellation."""
 
@@ -62,12 +58,7 @@ HttpAuth: TypeAlias = httpx2.Auth | Any
 
 
 class Body:
-    """The body of a request, which reports once that it was written.
-
-    Args:
-        data: The JSON text.
-        written: Called with the number of bytes.
-    """
+    """The body of a request, which reports once that it was written."""
 
     __slots__ = ("_written", "text")
 
@@ -88,12 +79,7 @@ class Body:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientPool:
-    """HTTP clients that share one configuration, each with one request in flight.
-
-    Args:
-        auth: Authorization, as `AsyncClient` takes it.
-        begin: Starts a task that closes a client.
-    """
+    """HTTP clients that share one configuration, each with one request in flight."""
 
     _auth: Any
     _begin: Callable[[Coroutine[Any, Any, None]], object]
@@ -159,10 +145,7 @@ class HttpSender:
     """Sends requests to one URL.
 
     Args:
-        url: The URL.
-        headers: Further headers of every request.
         auth: As in `StreamableHttpClient`; so are the other arguments before `begin`.
-        begin: Starts a task that closes an HTTP client.
 
     Attributes:
         url: The URL. It changes with redirects.
@@ -193,11 +176,7 @@ class HttpSender:
         self._timeout = httpx2.Timeout(connect_seconds, read=read_seconds, pool=None)
 
     async def close(self, seconds: float) -> None:
-        """Close the connections, except those of a client that the user passed.
-
-        Args:
-            seconds: How long that may take.
-        """
+        """Close the connections, except those of a client that the user passed."""
         if self._pool is not None:
             await self._pool.close(seconds)
 
@@ -308,17 +287,13 @@ def session_headers(session: NegotiatedSession | None) -> dict[str, str]:
     if session is not None:
         if session.id is not None:
             headers[SESSION_ID_HEADER] = session.id
-        if session.version in _WITH_VERSION_HEADER:
+        if session.version in since("2025-06-18"):
             headers[PROTOCOL_VERSION_HEADER] = session.version
     return headers
 
 
 def session_of(http_response: Any, response: Response) -> NegotiatedSession | None:
     """Return the session that a response to `initialize` begins; None if it begins none.
-
-    Args:
-        http_response: The HTTP response that carries it.
-        response: The response.
 
     Raises:
         InvalidResponse: The session id is malformed.
@@ -327,7 +302,8 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
     if response.error is not None or not isinstance(version, str) or version not in HANDSHAKE_VERSIONS:
         return None
     id = http_response.headers.get(SESSION_ID_HEADER)
-    if id is not None and not _SESSION_ID.fullmatch(id):
+    # Visible ASCII, as the specification requires. Bounded, because the client repeats the id with each request.
+    if id is not None and not re.fullmatch(r"[!-~]{1,1024}", id):
         raise InvalidResponse("the session id of the server is malformed")
     return NegotiatedSession(id, version)
 

@@ -26,9 +26,6 @@ from .endpoint import McpEndpoint as McpEndpoint
 
 _logger: Final = logger_of("mcp")
 
-INTERRUPTED: Final = 130
-"""The exit code after SIGINT."""
-
 
 @contextlib.contextmanager
 def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
@@ -141,7 +138,7 @@ def run_http(
         with _handling_hangup(server.handle_exit):
             server.run()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 130  # after SIGINT
     except SystemExit as exit:  # uvicorn has logged why
         return exit.code if isinstance(exit.code, int) else 1
     return 0 if server.started else 3  # for example, the port is in use

@@ -82,9 +82,7 @@ class SessionTable:
     """The sessions, the least recently used first.
 
     Args:
-        max_sessions: Maximum number of sessions.
         idle_seconds: How long a session may be idle; None: no limit.
-        on_end: Called with each session that the table ends.
     """
 
     _max_sessions: int
@@ -182,18 +180,7 @@ class SessionTable:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionRequests:
-    """Serves the requests with a session of one endpoint.
-
-    Args:
-        server: The server.
-        settings: The options of the endpoint.
-        options: Options of `Session` for each session.
-        responder: Writes the responses.
-        exchanges: Serves the requests.
-
-    Attributes:
-        sessions: The sessions.
-    """
+    """Serves the requests with a session of one endpoint."""
 
     _server: Served
     _settings: HttpSettings
@@ -239,10 +226,6 @@ class SessionRequests:
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
-
-        Args:
-            request: The HTTP request.
-            message: The decoded body.
 
         Raises:
             Refusal: There is no such session, or it has too many requests in progress.
@@ -363,11 +346,7 @@ class SessionRequests:
         await request.send_whole(200, [NO_LENGTH], b"")
 
     async def close(self, grace_seconds: float) -> None:
-        """End all sessions. Their events stay in the store: a client can get the end of a stream from another worker.
-
-        Args:
-            grace_seconds: How long the running functions may take to finish.
-        """
+        """End all sessions. Their events stay in the store, where another worker finds them."""
         sessions = self.sessions.clear()
         # Not `gather`: a session that fails to close must not keep the endpoint from closing.
         closing = [asyncio.ensure_future(self._close_session(session, grace_seconds)) for session in sessions]

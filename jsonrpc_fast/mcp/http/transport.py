@@ -36,7 +36,6 @@ class MessageStream:
     """A stream of messages, each one JSON text without a line break.
 
     Args:
-        max_bytes: Maximum size of the messages that wait.
         request: The HTTP request that reads it; None for the stream of a session without a GET.
 
     Attributes:
@@ -161,20 +160,12 @@ class MessageStream:
 class HttpSession(Transport):
     """A session of 2025-11-25 or earlier, and its `Transport`, whose messages travel in HTTP requests and responses.
 
-    Args:
-        profile: The rules by which the messages were decoded.
-        max_stream_bytes: Maximum number of bytes buffered in one stream.
-        id: The value of `Mcp-Session-Id`.
-        subject: The subject that began it.
-        used: When it was last used, in seconds by the loop's clock.
-
     Attributes:
         connection: Its connection, until it is closed.
         posts: The number of HTTP requests in progress.
         streams: The number of streams that it has had.
         requests: The client's requests that have no response yet, by id.
         buffered: The number of bytes that wait in the exchanges.
-        is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
     """
 

@@ -147,11 +147,7 @@ class ServerCapabilities(Capabilities, frozen=True, kw_only=True, eq=False):
 
 
 def required_capabilities(path: str) -> dict[str, Any]:
-    """Return the smallest `ClientCapabilities` object that has a capability, for the data of error -32021.
-
-    Args:
-        path: As in `Capabilities.supports`.
-    """
+    """Return the smallest `ClientCapabilities` object that has a capability, for the data of error -32021."""
     capabilities: dict[str, Any] = {}
     inner = capabilities
     kind: Any = ClientCapabilities

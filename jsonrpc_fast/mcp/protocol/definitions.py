@@ -142,8 +142,6 @@ def block_fault(block: Any, path: str, *, allow_unknown: bool = True) -> str | N
     """Return the fault of a content block; None if it is valid.
 
     Args:
-        block: The block, from JSON.
-        path: The JSON pointer (RFC 6901) to the block.
         allow_unknown: Whether a type that no revision defines is valid, since an extension may define it.
     """
     if not isinstance(block, dict):

@@ -35,8 +35,9 @@ INPUT_REQUESTS: Final = {
 """The requests by which a server asks its client, and the capability that each needs."""
 
 LISTEN_METHOD: Final = "subscriptions/listen"
-RESOURCES_FILTER: Final = "resourceSubscriptions"
 """The request that opens a subscription (2026-07-28). Its response ends the subscription."""
+RESOURCES_FILTER: Final = "resourceSubscriptions"
+"""The member of its filter with the URIs whose changes the client wants."""
 
 FINAL_STATUSES: Final = frozenset({"cancelled", "completed", "failed"})
 """The statuses in which a task stays."""
@@ -149,9 +150,6 @@ class Prefixes:
     """The names of several servers in one list: the server's name, a separator, the name at that server.
 
     No name is ambiguous: no prefix begins with another one.
-
-    Args:
-        separator: The text between the name of a server and the name at that server.
     """
 
     def __init__(self, separator: str) -> None:

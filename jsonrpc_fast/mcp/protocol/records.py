@@ -43,9 +43,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         """Read a record from a decoded JSON object.
 
         Args:
-            obj: The object.
             version: The revision whose members are checked; None: the members of all revisions.
-            path: The JSON pointer (RFC 6901) to the object, for error texts.
 
         Raises:
             ValueError: `obj` is not an object or is too large, or a member is missing or of the wrong type. The text
@@ -131,7 +129,6 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, RecordMember
     """Return the members of a record by their names in the protocol.
 
     Args:
-        cls: The class of the record.
         version: Only the members that this revision defines; None: those of all revisions.
 
     Raises:

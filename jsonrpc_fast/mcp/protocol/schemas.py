@@ -63,7 +63,7 @@ def faults_of(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> I
 
     A fault names the place and the keyword. It may show the schema, never the value, and its length is limited. A union
     (`anyOf`, `oneOf`) has the faults of the alternative that was probably meant: the one for the type of the value, or
-    for its tag, a member with different constants in each alternative. If several remain, one fault lists those of each.
+    for its tag, a member with different constants in each alternative. If several remain, one fault lists them all.
     """
     keyword = error.kind.name
     if keyword in ("anyOf", "oneOf"):
@@ -251,9 +251,6 @@ DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "example", "exampl
 
 class Schema:
     """A compiled JSON Schema.
-
-    Args:
-        schema: The schema, a JSON object.
 
     Raises:
         ValueError: The schema is invalid, nests too deep, is too large, branches too much, or needs another document.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...codec import ParseError
 from ...handlers import Handler, Handlers
-from ...session import Convention, Destination, McpConvention, Session, SessionContext, SessionOptions
+from ...session import Destination, McpConvention, Session, SessionContext, SessionOptions
 from ...transports import Received, Transport
 from .versions import Revision
 
@@ -16,20 +16,12 @@ class McpSession(Session):
     """A session that refuses a batch, unless the revision agreed on has batches (2025-03-26).
 
     Args:
-        transport: A transport that is not started.
         options: Options of `Session`. By default parse errors get no response.
-        convention: The convention, unless the options have one.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        options: SessionOptions,
-        convention: Convention | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, options: SessionOptions) -> None:
         # A program may print log lines to its stdout. Responses to these lines would only confuse it.
-        merged: SessionOptions = {"convention": convention or _CONVENTION, "response_policy": "never"}
-        merged.update(options)
+        merged: SessionOptions = {"convention": _CONVENTION, "response_policy": "never", **options}
         super().__init__(transport, _HANDLERS, **merged)
 
     def serve(self, params: Any, context: SessionContext) -> Any:

@@ -69,26 +69,20 @@ def check_uri(uri: object) -> str:
 
 
 def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcError:
-    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before.
-
-    Args:
-        uri: The URI, which is valid. Its beginning is in the text.
-        revision: The revision of the request.
-        nearest: The template or URI that is most like it, if there is one.
-    """
+    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before."""
     code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
     shown = uri if len(uri) <= _MAX_SHOWN else f"{uri[:_MAX_SHOWN]}..."
     hint = "" if nearest is None else f". The nearest is {nearest}"
     return RpcError(code, f"Resource not found: {shown}{hint}", {"uri": uri})
 
 
-def nearest_of(uri: str, known: Iterable[str]) -> str | None:
-    """Return the URI or template that is most like a URI; None if none is."""
+def nearest_of(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the name, or the URI or template, that is most like one that is unknown; None if none is."""
     # Bounded, because the comparison takes quadratic time.
-    import difflib  # few servers have a URI that is not found
+    import difflib  # loaded for the first that is unknown
 
     bounded = [each for each in itertools.islice(known, 100) if len(each) <= _MAX_SHOWN]
-    return next(iter(difflib.get_close_matches(uri[:_MAX_SHOWN], bounded, n=1, cutoff=0.4)), None)
+    return next(iter(difflib.get_close_matches(name[:_MAX_SHOWN], bounded, n=1, cutoff=cutoff)), None)
 
 
 def _is_valid(uri: str) -> bool:
@@ -340,11 +334,9 @@ class UriTemplate:
 
     Args:
         template: The template: text with expressions such as `{name}`, `{+path}`, `{/segments*}` and `{?query,page}`.
-        unsafe_parts: Whether `match` accepts unsafe parts.
 
     Attributes:
         names: The names of the variables.
-        template: The template.
         unsafe_parts: Whether `match` accepts unsafe parts.
 
     Raises:

@@ -153,10 +153,5 @@ def in_order(versions: Sequence[str]) -> tuple[str, ...]:
 
 
 def latest_common(theirs: Sequence[str], ours: Sequence[str]) -> str | None:
-    """Return the latest version that both sides support, or None.
-
-    Args:
-        theirs: The peer's versions, in any order.
-        ours: This side's versions, the oldest first.
-    """
+    """Return the latest version that both sides support, or None."""
     return next((version for version in reversed(ours) if version in theirs), None)

@@ -46,9 +46,6 @@ def description_of(item: Mapping[str, Any]) -> str | None:
 class Document:
     """A document whose parts refer to each other.
 
-    Args:
-        content: The document, decoded.
-
     Raises:
         TypeError: `content` is not a mapping.
     """
@@ -81,10 +78,6 @@ class Document:
 
     def object_schema(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
         """Return the schema of an object with these properties and no others.
-
-        Args:
-            properties: Schemas of the document, by name.
-            required: The names that are required.
 
         Raises:
             ValueError: A schema or a reference is invalid.

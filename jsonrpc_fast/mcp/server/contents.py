@@ -151,10 +151,6 @@ _VERSIONS: Final = {"audio": since("2025-03-26"), "resource_link": since("2025-0
 def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
     """Return the content blocks for a list of blocks and strings that a function returned.
 
-    Args:
-        value: What the function returned.
-        revision: The revision of the request.
-
     Raises:
         TypeError: The value is anything else.
     """
@@ -176,10 +172,6 @@ def _is_block_like(item: Any) -> bool:
 
 def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     """Return the messages for a string, a message, or a list of these that the function of a prompt returned.
-
-    Args:
-        value: What the function returned.
-        revision: The revision of the request.
 
     Raises:
         TypeError: The value is anything else.
@@ -222,11 +214,6 @@ def _messages(messages: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:
     """Return the `GetPromptResult` for what the function of a prompt returned.
 
-    Args:
-        value: A result `{"messages": […]}`, or a value for `made_messages`.
-        revision: The revision of the request.
-        description: The description of the prompt, for a value that is not a result.
-
     Raises:
         TypeError: The value is anything else.
     """
@@ -246,7 +233,6 @@ def made_contents(uri: str, value: Any, shown: Resource | ResourceTemplate | Non
     """Return the `ReadResourceResult` for what the function of a resource returned.
 
     Args:
-        uri: The URI of the resource.
         value: A str, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a result
             (`{"contents": […]}`), or any other object in JSON, which becomes JSON as text.
         shown: The resource, or its template: its MIME type is that of the contents, and its `_meta` that of contents

@@ -22,10 +22,10 @@ from .tasks import Task
 
 T = TypeVar("T")
 
-_SENT_BY_NOTIFY: Final = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
-_SENT_OTHERWISE: Final = (
-    frozenset().union(*[revision.server_notifications for revision in REVISIONS.values()]) - _SENT_BY_NOTIFY
-)
+_SENT_OTHERWISE: Final = frozenset().union(*[each.server_notifications for each in REVISIONS.values()]) - {
+    "notifications/elicitation/complete",
+    "notifications/tasks/status",
+}
 
 
 class ContextServer(NamedTuple):
@@ -33,7 +33,6 @@ class ContextServer(NamedTuple):
 
     Attributes:
         seal: Makes and opens the `requestState` of modern clients.
-        lifespan: Its lifespan.
         read: Returns the `ReadResourceResult` of a resource.
     """
 
@@ -538,11 +537,6 @@ def mounted(context: Context, method: str, server: ContextServer) -> Context:
     """Return the context of a request that a server serves for another one, which it is mounted at.
 
     Its requests and notifications to the client go through the other server.
-
-    Args:
-        context: The context at that server.
-        method: The method of the request here.
-        server: The server here.
     """
     inner = object.__new__(Context)
     copy_to(inner, context)

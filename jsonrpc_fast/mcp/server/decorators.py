@@ -102,12 +102,11 @@ class Decorators(Registry):
 
     def __init__(
         self,
-        provider: str = "server",
-        *,
-        strict: bool = False,
-        ignore_unknown: bool = False,
-        show_errors: ShownErrors = False,
-        inline_schemas: bool = True,
+        provider: str,
+        strict: bool,
+        ignore_unknown: bool,
+        show_errors: ShownErrors,
+        inline_schemas: bool,
     ) -> None:
         super().__init__()
         check_type("inline_schemas", inline_schemas, bool)

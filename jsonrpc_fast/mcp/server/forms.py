@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -24,7 +24,6 @@ from .blocks import ToolError
 T = TypeVar("T")
 
 Action = Literal["accept", "decline", "cancel"]
-_ACTIONS: Final = ("accept", "decline", "cancel")
 _PLAIN: Final = ("string", "number", "integer", "boolean")
 
 
@@ -45,13 +44,7 @@ class InvalidInput(ToolError, ValueError):
 
 
 def without_unset(members: dict[str, Any], faults: list[SchemaFault], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members without those that hosts send for what is not set, `""` and null, where a schema refuses them.
-
-    Args:
-        members: The members of an object.
-        faults: Their faults.
-        schema: The schema of the object. Its required members are kept.
-    """
+    """Return members without those that hosts send for what is not set, `""` and null, where a schema refuses them."""
     refused = {parts[0] for parts in (pointer_parts(fault.path) for fault in faults) if len(parts) == 1}
     unset = {name for name in refused if members.get(name, 0) in ("", None)} - {*schema.get("required", ())}
     return {name: value for name, value in members.items() if name not in unset} if unset else members
@@ -61,11 +54,7 @@ class Form:
     """A form: a schema, and the type that its contents are converted to.
 
     Args:
-        schema: The schema for `requestedSchema`.
         value_type: The type of the contents; None: they stay dicts.
-
-    Attributes:
-        schema: The schema.
 
     Raises:
         ValueError: The schema is invalid.
@@ -73,7 +62,7 @@ class Form:
 
     __slots__ = ("_schema", "_type", "schema")
 
-    def __init__(self, schema: Mapping[str, Any], value_type: MsgspecType | PydanticType | None = None) -> None:
+    def __init__(self, schema: Mapping[str, Any], value_type: MsgspecType | PydanticType | None) -> None:
         self.schema: dict[str, Any] = dict(schema)
         self._schema = Schema(self.schema)
         self._type = value_type
@@ -107,7 +96,7 @@ def form_of(type_: Any) -> Form:
         TypeError: The type is not supported, or a field of it cannot be in a form.
         ValueError: The schema is invalid.
     """
-    return Form(type_) if isinstance(type_, Mapping) else _form_of_type(type_)
+    return Form(type_, None) if isinstance(type_, Mapping) else _form_of_type(type_)
 
 
 @functools.lru_cache(maxsize=256)
@@ -123,9 +112,10 @@ def action_of(result: Mapping[str, Any]) -> Action:
         InvalidInput: The response has no valid action.
     """
     action = result.get("action")
-    if action not in _ACTIONS:
-        raise InvalidInput(f"the client's response to elicitation/create is invalid: /action must be one of {_ACTIONS}")
-    return action  # type: ignore[no-any-return]
+    actions = get_args(Action)
+    if action not in actions:
+        raise InvalidInput(f"the client's response to elicitation/create is invalid: /action must be one of {actions}")
+    return cast("Action", action)
 
 
 def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -50,9 +50,6 @@ class ThreadContext(Context):
 
     It may be used from the thread: log messages and progress are sent by the loop. `wait` waits for the methods that
     are coroutines.
-
-    Args:
-        context: The context of the request, which may be of a subclass.
     """
 
     __slots__ = ("_is_ended", "_loop", "_waits")
@@ -100,10 +97,6 @@ class ThreadFunction:
     It gets a copy of the context variables of its request. A thread cannot be interrupted: if the request is cancelled,
     the function continues and its result is dropped. It can check `Context.is_cancelled`.
 
-    Args:
-        function: The function.
-        context_name: The name of its parameter for the context, if it has one.
-
     Raises:
         TypeError: The function is async.
     """
@@ -139,11 +132,9 @@ class RegisteredFunction:
     """A registered function and its arguments.
 
     Args:
-        function: A sync or async function.
         converts: Whether to check and convert the arguments. If False they are passed as received.
         role: What the function is registered as; None for a notification. With a role, the annotated result is checked.
         name: The name for error texts; by default the name of the function.
-        thread: whether to call the function in a thread: see `ThreadFunction`.
 
     Attributes:
         is_async: Whether it returns an awaitable; other functions may do so, too.
@@ -218,11 +209,7 @@ class RegisteredFunction:
         return frozenset(name for name, each in self.parameters.items() if each.default is Parameter.empty)
 
     def schema(self, *, ignores_unknown: bool = False) -> dict[str, Any]:
-        """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted.
-
-        Args:
-            ignores_unknown: Whether there may be other arguments.
-        """
+        """Return the JSON Schema (2020-12) of the arguments; {} if they are not converted."""
         if not ignores_unknown:
             return self._schema
         return {name: value for name, value in self._schema.items() if name != "additionalProperties"}
@@ -236,7 +223,6 @@ class RegisteredFunction:
         """Convert arguments to the annotated types.
 
         Args:
-            arguments: The arguments by name, from JSON.
             strict: If False, strings are converted where the type requires it: to numbers, booleans and so on, and as
                 JSON texts to arrays and objects.
 
@@ -274,7 +260,6 @@ class RegisteredFunction:
         """Call the function with converted arguments. Return its result, or an awaitable of it.
 
         Args:
-            arguments: The arguments.
             context: The context; None only if `takes_context` is False.
         """
         if self._thread is not None:

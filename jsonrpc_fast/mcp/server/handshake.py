@@ -16,8 +16,9 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from ...codec import Notification, Request
 from ...codes import ErrorCode, McpErrorCode
@@ -38,7 +39,6 @@ from ..protocol.meta import (
     object_members,
 )
 from ..protocol.versions import (
-    DEFAULT_VERSIONS,
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
     REVISIONS,
@@ -65,7 +65,6 @@ class RequestRules(NamedTuple):
     """The rules for serving one request.
 
     Attributes:
-        revision: The protocol revision.
         client_capabilities: The capabilities of the client.
         client_info: Name and version of the client; None if a modern client did not send them.
         progress_token: The token for progress notifications; None: send none.
@@ -81,9 +80,6 @@ class RequestRules(NamedTuple):
 
     def require(self, capability: str) -> None:
         """Check that the client has a capability.
-
-        Args:
-            capability: As in `Capabilities.supports`.
 
         Raises:
             RpcError: The client lacks the capability (-32021; -32600 before 2026-07-28).
@@ -101,16 +97,10 @@ class ServerHandshake:
     """The server's side of the handshake of one connection.
 
     Args:
-        info: Name and version of the server.
         capabilities: The capabilities of the server. Each client gets the members that its revision defines.
-        versions: The revisions to support, in any order.
-        instructions: How to use the server, for the client's model.
-        ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
-        cache_scope: "public" if all clients get the same results, else "private".
-        methods: Additional methods, such as those of extensions.
+        cache_hints: The members of cacheable results (2026-07-28).
 
     Attributes:
-        capabilities: The capabilities.
         declared: The names of those that methods need, of `CAPABILITIES`.
         session: The rules that `initialize` agreed on; None without a legacy session.
         is_initialized: Whether the legacy client has sent `notifications/initialized`.
@@ -123,11 +113,9 @@ class ServerHandshake:
         self,
         info: Implementation,
         capabilities: ServerCapabilities,
-        *,
-        versions: Sequence[str] = DEFAULT_VERSIONS,
+        versions: Sequence[str],
         instructions: str | None = None,
-        ttl_ms: int = 0,
-        cache_scope: Literal["private", "public"] = "private",
+        cache_hints: Mapping[str, Any] = MappingProxyType({"ttlMs": 0, "cacheScope": "private"}),
         methods: Container[str] = (),
     ) -> None:
         self._info = info
@@ -138,17 +126,13 @@ class ServerHandshake:
         self._modern_versions = [version for version in self._versions if version in MODERN_VERSIONS]
         self._instructions = instructions
         self._written_info: dict[str, dict[str, Any]] = {}  # by version
-        self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._cache_hints = cache_hints
         self._methods = methods
         self.session: RequestRules | None = None
         self.is_initialized: bool = False
 
     def receive_request(self, method: str, params: object = None) -> RequestRules | dict[str, Any]:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
-
-        Args:
-            method: The method of the request.
-            params: Its params.
 
         Returns:
             The rules for a handler, or the result if the handshake itself serves the request.
@@ -217,11 +201,6 @@ class ServerHandshake:
 
         From 2026-07-28 on these are `resultType`, `ttlMs` and `cacheScope`, and the server's name and version in
         `_meta`. Before, `resultType`, `ttlMs` and `cacheScope` are left out.
-
-        Args:
-            revision: The revision of the request.
-            method: The method of the request.
-            result: The handler's result.
         """
         if not revision.is_modern:
             if _MODERN_MEMBERS.isdisjoint(result):
@@ -230,7 +209,7 @@ class ServerHandshake:
         completed: dict[str, Any] = {"resultType": "complete"}
         # A result that asks for input must not be cached.
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
-            completed |= self._cache_hints
+            completed.update(self._cache_hints)
         # The members of the result come last: what a handler has set is kept.
         completed |= result
         # Written once for each revision, because every modern result needs it.

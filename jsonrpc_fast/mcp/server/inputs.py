@@ -41,9 +41,6 @@ STATE_SECONDS: Final = 3600.0
 """How long a token is valid by default."""
 
 _MIN_KEY_BYTES: Final = 32
-_MAX_TOKEN_CHARACTERS: Final = 2 * MAX_STATE_BYTES  # base64 takes a third more
-_LABEL: Final = b"jsonrpc_fast.mcp requestState"
-"""Signed together with each token, so that data signed elsewhere with the same key is not valid here."""
 _CLAIMS: Final = struct.Struct(">d32s")  # the time of expiry and the digest of the request, before the contents
 _SIGNATURE_BYTES: Final = 32
 _logger: Final = logger_of("mcp")
@@ -73,8 +70,6 @@ class StateSeal:
     Args:
         key: 32 bytes or more, to sign with; several of these: the first one signs, all of them are accepted; or a
             cipher. None: a random key, which only this process knows.
-        server: The name of the server.
-        seconds: How long a token is valid.
         clock: Returns the time in seconds. It must be the same for all processes with the same key.
 
     Raises:
@@ -82,25 +77,19 @@ class StateSeal:
         ValueError: A key is too short, no key is given, or `seconds` is not positive and finite.
     """
 
-    def __init__(
-        self, key: StateKey | None, server: str, seconds: float, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, key: StateKey | None, server: str, seconds: float) -> None:
         check_seconds("state_seconds", seconds, may_be_none=False, may_be_zero=False)
         self._cipher = _cipher_of(key)
         self._server = server
         self._seconds = seconds
-        self._clock = clock
 
     def seal(self, contents: bytes, method: str, params: Mapping[str, Any], subject: object) -> str:
         """Return the token for the result of a request.
 
         Args:
-            contents: The content of the token.
-            method: The method of the request.
-            params: The params of the request.
             subject: The sender of the request, with the same `repr` each time; None if unknown.
         """
-        claims = _CLAIMS.pack(self._clock() + self._seconds, self._digest(method, params, subject))
+        claims = _CLAIMS.pack(time.time() + self._seconds, self._digest(method, params, subject))
         return self._cipher.encrypt(claims + contents).decode("ascii")
 
     def open(self, token: object, method: str, params: Mapping[str, Any], subject: object) -> bytes:
@@ -110,7 +99,7 @@ class StateSeal:
             RpcError: The token is not valid for this request (-32602).
         """
         # Checked before it is decoded, because the client chooses its length.
-        if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
+        if not isinstance(token, str) or len(token) > 2 * MAX_STATE_BYTES:  # base64 takes a third more
             raise refusal("is not a string, or too long")
         try:
             data = self._cipher.decrypt(token.encode("ascii"))
@@ -118,7 +107,7 @@ class StateSeal:
         except Exception:  # of a class of the cipher
             raise refusal("was not made with a key of this server, or was altered") from None
         # Not `>=`: a time of NaN, which may get past the user's cipher, must be treated as expired.
-        if not self._clock() < expiry:
+        if not time.time() < expiry:
             raise refusal("has expired")
         if not hmac.compare_digest(digest, self._digest(method, params, subject)):
             raise refusal("belongs to another request")
@@ -136,16 +125,12 @@ class StateSeal:
 
 
 class _Signer:
-    """Signs data, which stays readable.
-
-    Args:
-        keys: The first one signs, all of them are accepted.
-    """
+    """Signs data, which stays readable."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         # The signing keys are derived, so that signatures made here are not valid elsewhere, even if the program uses
         # its key there, too.
-        self._keys = [hmac.digest(key, _LABEL, hashlib.sha256) for key in keys]
+        self._keys = [hmac.digest(key, b"jsonrpc_fast.mcp requestState", hashlib.sha256) for key in keys]
 
     def encrypt(self, data: bytes) -> bytes:
         return base64.urlsafe_b64encode(hmac.digest(self._keys[0], data, hashlib.sha256) + data)
@@ -204,9 +189,6 @@ class Inputs:
     """The input for one request: the responses received, the requests still without one, and the function's values.
 
     Args:
-        method: The method of the request.
-        params: The params of the request.
-        seal: Signs or encrypts `requestState`, and opens it.
         subject: The subject that the request's bearer token identifies; None without authorization.
 
     Attributes:
@@ -243,8 +225,6 @@ class Inputs:
         """Return the client's response to a request.
 
         Args:
-            method: The method of the request.
-            params: The params of the request.
             key: The key of the request in `inputRequests`; None: derive one from method and params.
 
         Raises:
@@ -310,12 +290,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
-    """Return the capability that a request needs, such as "sampling.tools"; None if it needs none.
-
-    Args:
-        method: The method of the request.
-        params: The params of the request.
-    """
+    """Return the capability that a request needs, such as "sampling.tools"; None if it needs none."""
     params = params or {}
     if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
         return "sampling.tools"
@@ -333,12 +308,6 @@ def check_input_required(
     method: str, result: Mapping[str, Any], revision: Revision, require: Callable[[str], None]
 ) -> None:
     """Check an `input_required` result that a function returned.
-
-    Args:
-        method: The method of the request.
-        result: The result.
-        revision: The revision of the request.
-        require: Checks that the client has a capability: see `RequestRules.require`.
 
     Raises:
         RpcError: The client cannot receive the requests, or lacks a capability.

@@ -37,7 +37,6 @@ class Lifespan:
 
     Args:
         make: The user's function; None: there is nothing to begin.
-        server: The server, its argument.
         check: Called before a user enters; what it raises is the failure to begin.
 
     Attributes:
@@ -136,14 +135,13 @@ class LifespanHolder:
     """One user of a lifespan, which enters it when it is first needed.
 
     Args:
-        lifespan: The lifespan.
         seconds: How long it may take to begin, and to end; None: no limit.
 
     Attributes:
         is_entered: Whether the lifespan has begun for this user.
     """
 
-    def __init__(self, lifespan: Lifespan, seconds: float | None = None) -> None:
+    def __init__(self, lifespan: Lifespan, seconds: float | None) -> None:
         self._lifespan = lifespan
         self._seconds = seconds
         self._entering: asyncio.Task[Any] | None = None

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial
-from types import CoroutineType, MappingProxyType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -78,7 +78,6 @@ MAX_TYPED_CHARACTERS: Final = 64 * 1024
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD})
 """Methods that may wait for providers (the lists), or for the end of a subscription."""
 _TASK_EXITS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit)  # these end the task itself
-_NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
 
 T = TypeVar("T")
@@ -107,14 +106,7 @@ class UnknownName(RpcError):
 
 
 def serve(server: Registry, handshake: ServerHandshake, rules: RequestRules, params: Any, request: Request) -> Any:
-    """Serve a request. Return the result or an awaitable of it.
-
-    Args:
-        handshake: The server's side of the handshake with the client.
-        rules: What it says of the request.
-        params: The params.
-        request: The request.
-    """
+    """Serve a request. Return the result or an awaitable of it."""
     members = params if type(params) is dict else {}
     name = request.method
     context = Context(request, rules, members, server.shared)
@@ -179,11 +171,6 @@ def _completed(handshake: ServerHandshake, result: Any, context: Context) -> Any
 def find(server: Registry, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
     """Return the function that serves a request, and whether it is async.
 
-    Args:
-        method: The method of the request.
-        params: Its params.
-        declared: The capabilities that were declared to the client, of `CAPABILITIES`.
-
     Raises:
         RpcError: The method is not found (-32601).
     """
@@ -202,12 +189,7 @@ def find(server: Registry, method: str, params: dict[str, Any], declared: Abstra
 
 
 def own_tool(server: Registry, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
-    """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task.
-
-    Args:
-        params: The params of the call.
-        declared: As in `find`.
-    """
+    """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task."""
     name = params.get("name")
     tool = server.tools.get(name) if type(name) is str and "tools" in declared else None
     # Tasks need the full path: whether a call becomes one depends on its params and on the client.
@@ -216,11 +198,6 @@ def own_tool(server: Registry, params: dict[str, Any], declared: AbstractSet[str
 
 def call_plain(server: Registry, handshake: ServerHandshake, message: Message, subject: object) -> Any:
     """Call a tool that takes no context, by the shortest way. It gives what `serve` gives.
-
-    Args:
-        handshake: As in `serve`.
-        message: The request.
-        subject: The subject of its token.
 
     Returns:
         The result or a coroutine of it; None if `serve` must serve the request. Then no function was called.
@@ -271,10 +248,14 @@ def _serve_plainly(server: Registry, params: dict[str, Any], context: Context) -
 
 
 def _list_own(
-    server: Registry, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
+    server: Registry,
+    method: str,
+    params: dict[str, Any],
+    context: Context,
+    others: Mapping[str, Definition] | None = None,
 ) -> dict[str, Any]:
     """Return the page of a list that `params` ask for."""
-    items = {**server.own(method), **others}
+    items = {**server.own(method), **(others or {})}
     page, next_cursor = paginate(
         items.items(), params.get("cursor"), key=lambda named: named[0], page_size=server.page_size
     )
@@ -343,7 +324,7 @@ async def _call_provided(server: Registry, name: str, arguments: dict[str, Any],
             if isinstance(error, NotSendable):
                 return error_result(f"The tool returned a value that cannot be sent: {error}")
             return error_result("The tool failed")
-    raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
+    raise _unknown("tool", name, server.tools)
 
 
 def _providers(server: Registry, kind: FeatureKind, name: str) -> Iterator[tuple[Provider, str]]:
@@ -363,9 +344,6 @@ def _run_tool(
     """Call the function of a tool. Return the result; for an async function, a coroutine that returns it.
 
     Args:
-        tool: The tool.
-        params: The params of the call.
-        context: The context, if the function takes it.
         completed: Takes the result of an async function, and returns what the coroutine returns.
     """
     arguments = params.get("arguments")
@@ -425,7 +403,7 @@ async def _get_prompt(server: Registry, params: dict[str, Any], context: Context
         for provider, inner in _providers(server, "prompts", name):
             if (found := await provider.get_prompt(inner, arguments, context)) is not None:
                 return made_prompt(found, context.revision, None)
-        raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
+        raise _unknown("prompt", name, server.prompts)
     converted = _converted(registered.function, arguments, strict=False)
     value = await _awaited(registered.function.invoke(converted, context))
     description = registered.definition.description
@@ -467,7 +445,7 @@ async def read_resource(server: Registry, params: dict[str, Any], context: Conte
                     continue  # there is no such resource
                 value = await _read_by(template, converted, uri, context)
     if value is None:
-        nearest = nearest_of(uri, [*server.resource_templates, *server.resources])
+        nearest = nearest_of(uri, [*server.resource_templates, *server.resources], 0.4)
         if nearest is not None:
             _logger.warning("a URI belongs to no resource; the nearest is %s", nearest)
         unknown = not_found(uri, context.revision, nearest)
@@ -621,6 +599,12 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
         raise _invalid_value(f"method {context.method}", error) from error
 
 
+def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:
+    """Return the error for an unknown tool or prompt, with the nearest of the names that every client sees."""
+    nearest = nearest_of(name, known, 0.6)
+    return UnknownName(ErrorCode.INVALID_PARAMS, f"Unknown {what}" + ("" if nearest is None else f": try {nearest}"))
+
+
 async def _read_by(
     registered: Registered[Resource] | Registered[ResourceTemplate], parts: dict[str, Any], uri: str, context: Context
 ) -> Any:
@@ -762,9 +746,7 @@ def paginate(
     between two pages neither hide nor repeat others. Cursors are opaque to clients.
 
     Args:
-        items: All items, in their order.
         cursor: `cursor` of the request; None for the first page.
-        key: A function that returns the unique name of an item.
         page_size: Number of items on a page, at least 1; None: all of them.
 
     Returns:

@@ -40,10 +40,6 @@ SCOPE: Final = r"[!#-\[\]-~]+"
 def as_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
     """Return scopes as a set.
 
-    Args:
-        scopes: The scopes, as an iterable of strings.
-        name: Its name in the error's text.
-
     Raises:
         TypeError: They are not an iterable of strings.
     """
@@ -171,16 +167,11 @@ class Registry:
     """Tools, prompts and resources by name or URI, methods and notifications, and providers.
 
     Attributes:
-        tools: Tools by name.
-        prompts: Prompts by name.
-        resources: Resources by URI.
         resource_templates: Resource templates by URI template.
         methods: Functions by method, for methods of extensions and tasks.
-        notifications: Functions by notification.
         mounts: The providers, in the order they were mounted.
         has_tasks: Whether a registered tool may run as a task.
         may_need_scopes: Whether a tool was registered that needs a scope, or a provider, which may have one.
-        tasks: The tasks.
         shared: The part that functions reach through their context.
         middleware: The functions around every method, the outermost first.
         page_size: Number of items on one page of a list; None: all of them.
@@ -250,7 +241,6 @@ class Registry:
         """Remove a tool, a prompt or a resource. Clients are notified.
 
         Args:
-            kind: "tools", "prompts" or "resources".
             name: The name; for a resource its URI or URI template.
 
         Raises:

@@ -70,9 +70,6 @@ class ServerProvider(Provider):
     server, with its lifespan and its resources. Their requests and notifications to the client go through the outer
     server. Tools never run as tasks of the outer server. Methods of extensions, notifications, instructions and
     declared capabilities are not mounted.
-
-    Args:
-        server: The server.
     """
 
     unsafe_uris = True  # the templates of the server decide
@@ -147,11 +144,6 @@ class ServerConnection(FrontSession):
 
     Each request and notification goes through the handshake first, in the order of arrival. Requests are checked again
     only if the transport's profile is looser than the server's.
-
-    Args:
-        server: The server.
-        transport: A transport that is not started.
-        options: Options of `Session`.
     """
 
     def __init__(self, server: Server, transport: Transport, options: SessionOptions) -> None:
@@ -279,13 +271,7 @@ class Server(Decorators, Served):
         check_type("middleware", middleware, list, tuple)
         for each in middleware:
             check_callable("a middleware", each, may_be_none=False)
-        super().__init__(
-            name,
-            strict=strict,
-            ignore_unknown=ignore_unknown,
-            show_errors=show_errors,
-            inline_schemas=inline_schemas,
-        )
+        super().__init__(name, strict, ignore_unknown, show_errors, inline_schemas)
         if icons is not None:
             texts["icons"] = list(icons)
         given = {member: text for member, text in texts.items() if text is not None}
@@ -296,7 +282,7 @@ class Server(Decorators, Served):
         # revisions.
         profiles = [REVISIONS[version].profile for version in self.versions]
         self.profile: Profile = profiles[-1].replace(batches=any(profile.batches for profile in profiles))
-        self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
+        self._cache_hints: dict[str, Any] = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
         self.lifespan: Lifespan = Lifespan(lifespan, self, self.complete)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
@@ -308,7 +294,7 @@ class Server(Decorators, Served):
         self.page_size = page_size
         self._own_provider = ServerProvider(self)
         self.connections: set[Any] = set()
-        self.announcer: Announcer = Announcer()
+        self.announcer: Announcer = Announcer(0.0)
         self._stateless: tuple[Any, ServerHandshake] | None = None
 
     def capabilities(self) -> ServerCapabilities:
@@ -348,10 +334,10 @@ class Server(Decorators, Served):
         return ServerHandshake(
             self._info,
             self.capabilities(),
-            versions=self.versions,
-            instructions=self._instructions,
-            methods={*self.methods, *(TASK_METHODS if self.has_tasks else ())},
-            **self._cache_hints,
+            self.versions,
+            self._instructions,
+            self._cache_hints,
+            {*self.methods, *(TASK_METHODS if self.has_tasks else ())},
         )
 
     def mount(self, other: Server | Provider, prefix: str | None = None, *, separator: str = "_") -> None:

@@ -51,11 +51,7 @@ class _ServedChannel(MemoryChannel):
 
 
 class InProcess(MemoryTransport):
-    """The client's end of a channel to a server. The server runs while the transport is connected.
-
-    Args:
-        server: The server.
-    """
+    """The client's end of a channel to a server. The server runs while the transport is connected."""
 
     channel: _ServedChannel
 

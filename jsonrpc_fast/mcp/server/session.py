@@ -42,7 +42,6 @@ class HttpExchange(Client, Destination, Protocol):
     """The HTTP request that carried a message, and its response.
 
     Attributes:
-        request: The HTTP request.
         subscriptions: The subscriptions of the client, if the request has no session.
     """
 
@@ -66,7 +65,6 @@ class Request(Protocol):
 
     Attributes:
         id: The id of the request; None for a notification.
-        method: The method.
         is_notification: Whether the message is a notification.
         is_cancelled: Whether the client has cancelled the request.
         peer: The sender as the transport knows it.
@@ -103,12 +101,6 @@ class FrontSession(McpSession):
     """The session of one client, and the server's side of the handshake.
 
     It ends the subscriptions first when the client ends its stream.
-
-    Args:
-        handshake: The server's side of the handshake.
-        transport: A transport that is not started.
-        options: Options of `Session`.
-        announcer: As in `ClientSubscriptions`.
 
     Attributes:
         log_level: The minimum level of log messages for a legacy client; "info" if it has set none.
@@ -187,10 +179,6 @@ class FrontSession(McpSession):
 
     def call_plain(self, message: Message, subject: object) -> Any:
         """Call a tool that takes no context. Return its result or a coroutine of it.
-
-        Args:
-            message: The request.
-            subject: The subject of its token.
 
         Returns:
             None if the request must be served in the ordinary way. Then no function was called.

@@ -26,7 +26,15 @@ from ...errors import RpcError
 from ...session import Destination
 from ...types import MessageId
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LIST_CHANGES, SUBSCRIPTION_ID_KEY, TASKS_CAPABILITY, UPDATED, FeatureKind, changes_filter
+from ..protocol.meta import (
+    LIST_CHANGES,
+    RESOURCES_FILTER,
+    SUBSCRIPTION_ID_KEY,
+    TASKS_CAPABILITY,
+    UPDATED,
+    FeatureKind,
+    changes_filter,
+)
 
 NOTIFY_SECONDS: Final = 0.0005
 """How long clients are notified of changes in one turn of the loop."""
@@ -38,8 +46,6 @@ subscribes to."""
 MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
 """Maximum length of the URI of a subscribed resource: the connection keeps it."""
 
-URIS: Final = "resourceSubscriptions"
-"""The member of a filter with the URIs whose changes the client wants."""
 TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
@@ -98,12 +104,9 @@ class Announcer:
     """Notifies the clients of one server of changes: once for all that happen in some seconds.
 
     It does so for NOTIFY_SECONDS of each turn of the loop, and writes what is the same for all clients once.
-
-    Args:
-        seconds: How long changes are collected.
     """
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._due: dict[ClientSubscriptions, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -146,11 +149,6 @@ class Announcer:
 class ClientSubscriptions:
     """The subscriptions of one client.
 
-    Args:
-        capabilities: The capabilities that the server declared.
-        client: The way to the client.
-        announcer: Notifies the clients of the server.
-
     Attributes:
         streams: The open streams. Notifications go out in the order in which they were opened.
         changes: The changes that the client has not been notified of yet, in order: each with its notification and its
@@ -169,11 +167,6 @@ class ClientSubscriptions:
 
     def open(self, id: MessageId, filter: object, destination: Destination | None = None) -> SubscriptionStream:
         """Open a stream.
-
-        Args:
-            id: The id of the request.
-            filter: `notifications` of its params.
-            destination: As in `SubscriptionStream`.
 
         Raises:
             RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
@@ -230,12 +223,7 @@ class ClientSubscriptions:
             self.add_change(method, subject)
 
     def task_changed(self, id: str, details: Callable[[], dict[str, Any]]) -> None:
-        """Notify the client that the status of a task has changed, if it subscribed to the task and reads.
-
-        Args:
-            id: The id of the task.
-            details: Returns the members of its `DetailedTask`.
-        """
+        """Notify the client that the status of a task has changed, if it subscribed to the task and reads."""
         if self._client is not None and not self._client.is_blocked:
             for stream in self.streams:
                 if id in stream.filter.get(TASK_IDS, ()):
@@ -266,16 +254,10 @@ class ClientSubscriptions:
 
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""
-        return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
+        return uri in self._uris or any(uri in stream.filter.get(RESOURCES_FILTER, ()) for stream in self.streams)
 
     def changed(self, method: str, subject: Any, is_legacy: bool) -> Iterator[Notification]:
-        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI.
-
-        Args:
-            method: The method of the notification.
-            subject: The kind or the URI.
-            is_legacy: Whether a legacy session is open and may be notified.
-        """
+        """Yield the notifications of a change: of a list, by its kind, or of a resource, by its URI."""
         found = self._updated if method == UPDATED else self._list_changed
         return found(subject, is_legacy)
 
@@ -293,7 +275,7 @@ class ClientSubscriptions:
         if is_legacy and uri in self._uris:
             yield Notification(UPDATED, {"uri": uri})
         for stream in self.streams:
-            if uri in stream.filter.get(URIS, ()):
+            if uri in stream.filter.get(RESOURCES_FILTER, ()):
                 yield Notification(UPDATED, {"_meta": stream.meta(), "uri": uri})
 
     def _supported(self, filter: object) -> dict[str, Any]:
@@ -308,9 +290,9 @@ class ClientSubscriptions:
             # The acknowledgement shows the client which part of its filter is supported: the rest is not an error.
             if wanted and name in self._changes:
                 supported[name] = True
-        uris = _strings(filter, URIS)
+        uris = _strings(filter, RESOURCES_FILTER)
         if uris and self._capabilities.supports("resources.subscribe"):
-            supported[URIS] = uris
+            supported[RESOURCES_FILTER] = uris
         ids = _strings(filter, TASK_IDS)
         if ids and self._capabilities.supports(TASKS_CAPABILITY):
             supported[TASK_IDS] = ids

@@ -27,7 +27,6 @@ from .context import Context, allow_task
 from .tasks import Task, TaskStart, TaskSupport
 
 TASK_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"})
-_TOO_MANY: Final = -32000  # of the band for implementations: the server has not failed
 _logger: Final = logger_of("mcp")
 
 
@@ -190,7 +189,7 @@ class TaskStore:
         owned = 0 if owner is None else sum(task.owner == owner for task in self._tasks.values())
         # Refused; no older task is dropped, because its client may still want the result.
         if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
-            raise RpcError(_TOO_MANY, "too many tasks")
+            raise RpcError(-32000, "too many tasks")  # of the band for implementations: the server has not failed
         task = Task(owner, self._ttl_ms, self._poll_interval_ms, self.on_change)
         # The client may never return, so the result is not kept forever.
         loop = asyncio.get_running_loop()

@@ -37,12 +37,9 @@ class Task:
 
     Attributes:
         owner: The subject of the token; None if it is unknown.
-        id: The id.
         status: "working", "input_required", "completed", "failed" or "cancelled".
         status_message: A text about the status for people, or None.
         outcome: The `result` or the `error` of the call, once there is one.
-        run: The function.
-        expiry: Drops it.
     """
 
     owner: object

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import Parameter
 from math import isfinite
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
@@ -45,17 +45,13 @@ _MISSING: Final = SchemaFault("", "", "is missing")
 class OutputType:
     """The schema of a tool's structured content, made from an annotation or given.
 
-    A type that is not an object in JSON is wrapped: `-> list[int]` has the schema of `{"result": [1, 2]}`. Each value is
-    checked as the client receives it, after it was written as JSON.
+    A type that is not an object in JSON is wrapped: `-> list[int]` has the schema of `{"result": [1, 2]}`. A value
+    is checked as the client receives it, after it was written as JSON.
 
     Args:
-        schema: The schema.
-        value_type: The type that the schema comes from, if any.
-        is_wrapped: Whether values are wrapped as `{"result": value}`.
         plain: The class of the values, if it is `str`, `int`, `float` or `bool` without constraints.
 
     Attributes:
-        schema: The schema.
         plain: The class of the values, or None.
 
     Raises:
@@ -64,26 +60,19 @@ class OutputType:
 
     __slots__ = ("_decode", "_is_wrapped", "_pydantic", "_schema", "plain", "schema")
 
-    def __init__(
-        self,
-        schema: dict[str, Any],
-        value_type: MsgspecType | PydanticType | None = None,
-        *,
-        is_wrapped: bool = False,
-        plain: type | None = None,
-    ) -> None:
-        self.schema: dict[str, Any] = schema
-        self._schema = Schema(schema)
-        self._is_wrapped = is_wrapped
-        self.plain: type | None = plain
+    def __init__(self, schema: dict[str, Any], value_type: MsgspecType | PydanticType | None) -> None:
+        self._is_wrapped = value_type is not None and schema.get("type") != "object"
+        self.schema: dict[str, Any] = _wrapped(schema) if self._is_wrapped else schema
+        self._schema = Schema(self.schema)
+        self.plain: type | None = None
         self._pydantic = value_type if isinstance(value_type, PydanticType) else None
-        self._decode = msgspec.json.Decoder(value_type.annotation).decode if type(value_type) is MsgspecType else None
+        self._decode: Callable[[bytes], Any] | None = None
+        if isinstance(value_type, MsgspecType):
+            self.plain = value_type.annotation if value_type.annotation in _PLAIN else None
+            self._decode = msgspec.json.Decoder(value_type.annotation).decode
 
     def structure(self, value: Any) -> tuple[str, Any, list[SchemaFault]]:
         """Return the text of a value, its structured content, and the faults of the content.
-
-        Args:
-            value: The value that the tool returned.
 
         Raises:
             NotSendable: The value cannot be written as JSON.
@@ -123,7 +112,6 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
 
     Args:
         annotation: The annotation; `Parameter.empty` without one.
-        is_required: Whether a missing schema is an error.
 
     Returns:
         The type; None if the results have no schema.
@@ -138,12 +126,7 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
         return None
     try:
         value_type = type_of(annotation)
-        schema = result_schema(value_type)
-        # Up to 2025-11-25 the schema of a result must describe an object.
-        if schema.get("type") == "object":
-            return OutputType(schema, value_type)
-        plain = annotation if annotation in _PLAIN else None
-        return OutputType(_wrapped(schema), value_type, is_wrapped=True, plain=plain)
+        return OutputType(result_schema(value_type), value_type)
     except Exception as error:  # pydantic and msgspec raise many kinds for a type that has no schema
         if is_required:
             raise TypeError(f"the result has no schema: {str(error).strip().rpartition(chr(10))[2]}") from error
@@ -189,17 +172,8 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped
 
 
-_NAME: Final = r"[A-Za-z0-9_.-]{1,128}"  # specification 2025-11-25, "Tool Names"
-
-
 class CheckedTool:
     """A tool with compiled schemas.
-
-    Args:
-        tool: The definition of the tool.
-        output: The type of its results, if it has an output schema.
-        is_structured: Whether results may have structured content.
-        is_strict: Whether strings are never read as JSON.
 
     Raises:
         ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
@@ -213,7 +187,7 @@ class CheckedTool:
     ) -> None:
         self._is_strict = is_strict
         self.tool: Tool = tool
-        if not re.fullmatch(_NAME, tool.name):
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool.name):
             raise ValueError(f"tool {tool.name[:128]!a}: the name must be 1 to 128 of A-Z, a-z, 0-9, _, - and .")
         if tool.input_schema.get("type") != "object":
             raise ValueError(f'tool {tool.name}: the input schema must have the type "object"')
@@ -221,7 +195,7 @@ class CheckedTool:
             self._input = Schema(tool.input_schema)
             self._output = output
             if output is None and tool.output_schema is not UNSET:
-                self._output = OutputType(tool.output_schema)
+                self._output = OutputType(tool.output_schema, None)
         except ValueError as error:
             raise ValueError(f"tool {tool.name}: {error}") from None
         self._is_structured = is_structured
@@ -270,7 +244,6 @@ class CheckedTool:
             value: None for no content, a str for a text block, a `ToolResult`, a content block, a list with content
                 blocks, or any other value that `to_json` accepts: it becomes structured content, and text for clients
                 without structured content. With an output schema a str is structured content, too.
-            revision: The revision of the request.
 
         Returns:
             The result. If the value does not match the output schema, it is an error result that names the faults.

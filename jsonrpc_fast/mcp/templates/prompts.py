@@ -253,9 +253,6 @@ class TemplatePrompts:
     Every method blocks, for up to RENDER_SECONDS per template, and may be called from any thread. Call `close`
     at the end.
 
-    Args:
-        directory: The folder.
-
     Raises:
         NotADirectoryError: `directory` is not a folder.
     """
@@ -316,10 +313,6 @@ class TemplatePrompts:
 
     def complete(self, name: str, argument: Mapping[str, str]) -> dict[str, Any] | None:
         """Return completions of an argument (`values`); None for an unknown prompt.
-
-        Args:
-            name: The name of the prompt.
-            argument: The argument's `name` and `value`, as in the request.
 
         Returns:
             The strings that the template compares the argument with, if they begin with the value. For an unknown

@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
-from jsonrpc_fast.mcp.client.handshake import ClientHandshake, SendRequest, Step
+from jsonrpc_fast.mcp.client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, Step
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
@@ -27,8 +27,8 @@ OFFERS = ServerCapabilities.from_dict({"prompts": {"listChanged": True}, "comple
 CAN = ClientCapabilities.from_dict({"roots": {"listChanged": True}, "elicitation": {}})
 
 
-def client(mode: Any = "auto", **options: Any) -> ClientHandshake:
-    return ClientHandshake(CLIENT, CAN, mode, **options)
+def client(mode: Any = "auto", probe_seconds: float | None = PROBE_SECONDS) -> ClientHandshake:
+    return ClientHandshake(CLIENT, CAN, mode, probe_seconds)
 
 
 INITIALIZED = {

@@ -219,7 +219,11 @@ def test_raw_params() -> None:
 
 
 def test_discover(corpora: Path) -> None:
-    reply = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
+    reply = ask(
+        server(instructions="Be kind.", cache_hints={"ttlMs": 5, "cacheScope": "public"}),
+        "server/discover",
+        {"_meta": META},
+    )
     assert reply == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
@@ -319,7 +323,7 @@ def test_required_capability(corpora: Path) -> None:
 
 
 def test_complete_adds_the_members_of_the_revision() -> None:
-    handshake = server(ttl_ms=7)
+    handshake = server(cache_hints={"ttlMs": 7, "cacheScope": "private"})
     modern, legacy = ask(handshake, "prompts/list", {"_meta": META}), ask(initialized(), "prompts/list")
     assert isinstance(modern, RequestRules)
     assert isinstance(legacy, RequestRules)

@@ -120,6 +120,7 @@ async def test_an_invalid_call_is_an_error_result_without_values(caplog: pytest.
     ("params", "error"),
     [
         ({"name": "none"}, (-32602, "Unknown tool", None)),
+        ({"name": "addd"}, (-32602, "Unknown tool: try add", None)),
         ({}, (-32602, "name must be a string", None)),
         ({"name": 1}, (-32602, "name must be a string", None)),
         ({"name": "add", "arguments": [1, 2]}, (-32602, "arguments must be an object", None)),
@@ -180,6 +181,7 @@ async def test_prompts() -> None:
     ("params", "message"),
     [
         ({"name": "none"}, "Unknown prompt"),
+        ({"name": "revue"}, "Unknown prompt: try review"),
         ({"name": None}, "name must be a string"),
         ({"name": "review"}, "arguments: /code: is required"),
         ({"name": "review", "arguments": {"code": 1}}, "arguments must be an object of strings"),

@@ -6,12 +6,13 @@ import base64
 import datetime
 import logging
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import RpcError
-from jsonrpc_fast.mcp.server import Context, Server
+from jsonrpc_fast.mcp.server import Context, Server, inputs
 from jsonrpc_fast.mcp.server.inputs import StateSeal
 
 from ...support.mcp_conversation import Conversation, answered, converse
@@ -36,8 +37,10 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(inputs, "time", SimpleNamespace(time=clock))
+    return clock
 
 
 def is_opened(seal: StateSeal, token: object, params: Any = CALL, subject: object = None) -> bool:
@@ -50,7 +53,7 @@ def is_opened(seal: StateSeal, token: object, params: Any = CALL, subject: objec
 
 
 def test_a_token_belongs_to_one_request(clock: Clock) -> None:
-    seal = StateSeal(KEY, "shop", 60, clock)
+    seal = StateSeal(KEY, "shop", 60)
     token = seal.seal(b"contents", "tools/call", CALL, ("iss", "sub", "ann"))
     ann = {"params": CALL, "subject": ("iss", "sub", "ann")}
     reordered = {"arguments": {"force": True, "path": "a"}, "name": "delete", "_meta": {"progressToken": 2}}
@@ -67,13 +70,13 @@ def test_a_token_belongs_to_one_request(clock: Clock) -> None:
     ]
     wrong = [name for name, expected, given in cases if is_opened(seal, token, **{**ann, **given}) is not expected]
     assert wrong == []
-    assert not is_opened(StateSeal(KEY, "bank", 60, clock), token, **ann)
+    assert not is_opened(StateSeal(KEY, "bank", 60), token, **ann)
     with pytest.raises(RpcError):
         seal.open(token, "prompts/get", CALL, ann["subject"])
 
 
 def test_a_token_for_a_resource_belongs_to_its_uri(clock: Clock) -> None:
-    seal = StateSeal(KEY, "shop", 60, clock)
+    seal = StateSeal(KEY, "shop", 60)
     token = seal.seal(b"contents", "resources/read", {"uri": "a://1"}, None)
     assert seal.open(token, "resources/read", {"uri": "a://1"}, None) == b"contents"
     with pytest.raises(RpcError):
@@ -81,7 +84,7 @@ def test_a_token_for_a_resource_belongs_to_its_uri(clock: Clock) -> None:
 
 
 def test_a_token_expires(clock: Clock) -> None:
-    seal = StateSeal(KEY, "shop", 60, clock)
+    seal = StateSeal(KEY, "shop", 60)
     token = seal.seal(b"contents", "tools/call", CALL, None)
     clock.now += 59.9
     assert is_opened(seal, token)
@@ -90,7 +93,7 @@ def test_a_token_expires(clock: Clock) -> None:
 
 
 def test_no_altered_token_is_opened(clock: Clock) -> None:
-    seal = StateSeal(KEY, "shop", 60, clock)
+    seal = StateSeal(KEY, "shop", 60)
     token = seal.seal(b"contents", "tools/call", CALL, None)
     data = base64.urlsafe_b64decode(token)
     altered: list[object] = [None, 5, "", "AAAA", token + "-TAMPERED", token[:-4], "\udcff" + token, token * 20_000]
@@ -103,7 +106,7 @@ def test_no_altered_token_is_opened(clock: Clock) -> None:
 
 
 def test_keys_can_be_exchanged_one_after_the_other(clock: Clock) -> None:
-    old, both, new = [StateSeal(key, "shop", 60, clock) for key in (KEY, [OTHER_KEY, KEY], OTHER_KEY)]
+    old, both, new = [StateSeal(key, "shop", 60) for key in (KEY, [OTHER_KEY, KEY], OTHER_KEY)]
     token = old.seal(b"contents", "tools/call", CALL, None)
     assert [is_opened(seal, token) for seal in (old, both, new)] == [True, True, False]
     token = both.seal(b"contents", "tools/call", CALL, None)
@@ -118,13 +121,13 @@ def test_without_a_key_each_process_has_its_own() -> None:
 def test_a_cipher_hides_the_state(clock: Clock) -> None:
     fernet = pytest.importorskip("cryptography.fernet")
     keys = [fernet.Fernet(base64.urlsafe_b64encode(key)) for key in (KEY, OTHER_KEY)]
-    seal = StateSeal(keys[0], "shop", 60, clock)
+    seal = StateSeal(keys[0], "shop", 60)
     token = seal.seal(b"contents", "tools/call", CALL, None)
     assert b"contents" not in base64.urlsafe_b64decode(token)
     assert is_opened(seal, token)
-    assert is_opened(StateSeal(fernet.MultiFernet(keys[::-1]), "shop", 60, clock), token)
-    assert not is_opened(StateSeal(keys[1], "shop", 60, clock), token)
-    assert not is_opened(StateSeal(KEY, "shop", 60, clock), token)
+    assert is_opened(StateSeal(fernet.MultiFernet(keys[::-1]), "shop", 60), token)
+    assert not is_opened(StateSeal(keys[1], "shop", 60), token)
+    assert not is_opened(StateSeal(KEY, "shop", 60), token)
 
 
 class PlainCipher:
@@ -256,4 +259,4 @@ def test_arguments_that_nest_too_deep(clock: Clock) -> None:
         deep = [deep]
     params = {"name": "ask", "arguments": {"deep": deep}}
     with pytest.raises(RpcError, match=r"^arguments nest too deep"):
-        StateSeal(KEY, "shop", 60, clock).seal(b"", "tools/call", params, None)
+        StateSeal(KEY, "shop", 60).seal(b"", "tools/call", params, None)

@@ -116,7 +116,7 @@ def test_the_limits() -> None:
 @pytest.mark.virtual_time
 async def test_changes_of_many_clients_take_several_turns_and_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jsonrpc_fast.mcp.server.subscriptions.NOTIFY_SECONDS", 0.0)
-    announcer = Announcer()
+    announcer = Announcer(0.0)
     told: list[Any] = []
 
     class Listener(Reader):
@@ -142,7 +142,7 @@ async def test_a_client_that_cannot_be_notified_keeps_no_other_from_its_changes(
 
     reports: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["exception"]))
-    announcer, client = Announcer(), Reader()
+    announcer, client = Announcer(0.0), Reader()
     ClientSubscriptions(ALL, Broken(), announcer).list_changed("tools")
     ClientSubscriptions(ALL, client, announcer).list_changed("tools")
     await asyncio.sleep(1)

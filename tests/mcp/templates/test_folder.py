@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jsonrpc_fast.mcp.templates import folder as templates
+from jsonrpc_fast.mcp.templates import prompts as templates
 from jsonrpc_fast.mcp.templates.prompts import TemplateFile, read_folder, stem_of
 
 from ...support.tables import rows
