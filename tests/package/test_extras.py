@@ -11,6 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from jsonrpc_fast.cli.run import _ADAPTERS
+
 from ..support.command_line import posix
 from ..support.places import PACKAGE, ROOT
 from ..support.tables import rows
@@ -95,6 +97,26 @@ def test_the_extras_and_the_versions_of_adapted_libraries_exist() -> None:
         elif needed not in ("mcp>=2", "pytest>=8"):
             adapted = text.partition("\nadapters = [")[2].partition("]")[0]
             assert f'"{needed}"' in adapted, needed
+
+
+@pytest.mark.lint
+def test_an_adapter_is_wherever_its_users_look() -> None:
+    reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    configuration = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    mocked = set(re.findall(r'"(\w+)"', configuration.partition("\nLIBRARIES = (")[2].partition(")")[0]))
+    for path in sorted((PACKAGE / "adapters").glob("[a-z]*")):
+        name, text = path.stem, (path / "__init__.py" if path.is_dir() else path).read_text(encoding="utf-8")
+        if "__all__" not in text:  # a part of another adapter
+            continue
+        assert f"jsonrpc_fast.adapters.{name}" in reference, name
+        tests = ROOT / "tests" / "adapters"
+        assert (tests / f"test_{name}.py").exists() or (tests / name).is_dir(), name
+        guarded = re.findall(
+            r"^    (?:import|from) (\w+)", text.partition("\ntry:\n")[2].partition("\nexcept ")[0], re.M
+        )
+        assert not guarded or not mocked.isdisjoint(guarded), name
+        if '"install"' in text:  # `jsonrpc-fast run` installs it
+            assert name in _ADAPTERS.values(), name
 
 
 FEATURES = (
