@@ -138,7 +138,13 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         # alive.
         for thread in (watching, to_client, to_server):
             thread.start()
-        status = server.wait()
+        waiting = threading.Thread(target=server.wait, daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            # Not for ever: this thread learns of a signal that another thread received, or that arrives while an
+            # earlier handler returns, when it wakes.
+            waiting.join(0.2)
+        status = server.returncode
         # Closing one end of this pipe makes the other one readable: it notifies the thread that reads the server's
         # output.
         os.close(end)

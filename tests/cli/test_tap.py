@@ -262,6 +262,21 @@ def test_signals_are_passed_on(names: list[str], status: int, start: Any) -> Non
     assert process.wait(SECONDS) == status
 
 
+def test_a_signal_that_another_thread_receives_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = subprocess.Popen.wait
+
+    def receive() -> None:
+        time.sleep(0.05)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def waiting(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        threading.Thread(target=receive).start()
+        return wait(self, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", waiting)
+    assert run("sleep", "5").returncode == 130
+
+
 @pytest.mark.ci
 def test_a_client_that_leaves(start: Any) -> None:
     process = start("yes")
