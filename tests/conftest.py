@@ -122,10 +122,16 @@ def pytest_runtest_setup() -> None:
     sys.setrecursionlimit(1000)
 
 
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Free what a test that expects a warning has left: freed later, it would warn during the test of another file."""
-    if any("never awaited" in text for mark in item.iter_markers("filterwarnings") for text in mark.args):
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Free what tests that expect a warning have left: freed later, it would warn during a test that expects none."""
+    if expects_coroutines(item) and not expects_coroutines(nextitem):
         gc.collect()
+
+
+def expects_coroutines(item: pytest.Item | None) -> bool:
+    """Return whether a test expects warnings of coroutines that were never awaited."""
+    marks = () if item is None else item.iter_markers("filterwarnings")
+    return any("never awaited" in text for mark in marks for text in mark.args)
 
 
 @pytest.hookimpl(wrapper=True)

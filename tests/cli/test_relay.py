@@ -36,13 +36,22 @@ pytestmark = [pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left
 
 RELAY = [sys.executable, "-m", "jsonrpc_fast", "relay"]
 SAMPLE = [sys.executable, str(PEERS / "sample_server.py")]
-DYING = """# may be forked
-import os, sys
-from jsonrpc_fast.mcp.server.server import Server
-server = Server("dying", "1", instructions="Do not call die.")
-server.tool("die")(lambda: os._exit(3))
-server.tool("pid")(lambda: str(os.getpid()))
-sys.exit(server.serve_stdio())
+DYING = """
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    params = request.get("params", {})
+    if params.get("name") == "die":
+        os._exit(3)
+    result = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "dying", "version": "1"}, "instructions": "Do not call die."},
+        "tools/list": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("die", "pid")]},
+        "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+    }.get(request["method"])
+    answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)
 """
 
 
@@ -104,7 +113,7 @@ def sample() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def dying() -> Iterator[str]:
-    with running_relay([sys.executable, "-c", DYING]) as url:
+    with running_relay([sys.executable, "-S", "-c", DYING]) as url:
         yield url
 
 
@@ -165,7 +174,7 @@ async def test_a_program_that_cannot_be_started() -> None:
 @pytest.mark.ci
 async def test_the_program_has_the_environment_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP", "tea")
-    program = [sys.executable, "-c", DYING.replace("str(os.getpid())", "os.environ['SHOP']")]
+    program = [sys.executable, "-S", "-c", DYING.replace("str(os.getpid())", "os.environ['SHOP']")]
     async with served(command=program) as (url, _), mcp.connect(url) as client:
         assert (await client.call_tool("pid"))["content"][0]["text"] == "tea"
 

@@ -2,8 +2,8 @@
 
 The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
 
-    dev       30 examples (the default)
-    ci        30 examples, the same in every run: .ci/run also fuzzes what they test
+    dev       20 examples (the default)
+    ci        20 examples, the same in every run: .ci/run also fuzzes what they test
     thorough  2000 examples, in the nightly sessions
 """
 
@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 def register_profiles() -> None:
     """Register the profiles with Hypothesis, and load the one that the environment names."""
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.register_profile("dev", common, max_examples=30)
-    settings.register_profile("ci", common, max_examples=30, derandomize=True, print_blob=True)
+    settings.register_profile("dev", common, max_examples=20)
+    settings.register_profile("ci", common, max_examples=20, derandomize=True, print_blob=True)
     settings.register_profile("thorough", common, max_examples=2000)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 

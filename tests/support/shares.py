@@ -19,7 +19,8 @@ FILES = pytest.StashKey[frozenset[Path]]()
 NUMBERS = pytest.StashKey[dict[int, int]]()
 """The number of the share, by the specification of a worker."""
 HEAVY: Final = re.compile(
-    r"^\s*(?:import|from) (?:jsonrpc_fast\.adapters(?: import |\.)(?:\w+, )*|jsonrpc_fast\.(?=mcp\.client\.oauth))?"
+    r"^\s*(?:import |from |(?:\w+ = )?pytest\.importorskip\(\s*\")"
+    r"(?:jsonrpc_fast\.adapters(?: import |\.)(?:\w+, )*|jsonrpc_fast\.(?=mcp\.client\.oauth))?"
     r"(?P<library>mcp|nats|pygls|web3)\b",
     re.MULTILINE,
 )
