@@ -611,10 +611,8 @@ def _run(arguments: list[str]) -> int:
         return Status.WRONG
     options.program = program
     module = _COMMANDS[options.command].module or options.command
-    if options.command == "tap" and options.http is not None:
-        module = "tap_http"
-    elif options.command == "tap" and options.listen is not None:
-        module = "tap_sockets"
+    if options.command == "tap" and not program:
+        module = "tap_listening"
     elif options.command == "stubs" and not program:
         from .stubs import is_file
 

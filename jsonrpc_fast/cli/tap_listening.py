@@ -1,26 +1,31 @@
-"""The command `tap` over HTTP: a server that passes each request on to another one, and logs the messages.
+"""The command `tap` with `--http` or `--listen`: clients connect to it, and it passes each on to the server.
 
 Rules:
-  - Method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two headers differ:
-    `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
+  - Over HTTP, method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two
+    headers differ: `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
   - A response belongs to the request of the same HTTP exchange, or of the same session.
   - Redirects are not followed, and no request is repeated. A server that cannot be reached gives the status 502.
+  - Between sockets, an end of one direction ends that direction alone; a connection that breaks ends both.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import signal
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from ..framing import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import Status, escape, missing_extra, print_error
-from .tap import Direction, Logs, Pending, Side, Watcher, sides, with_logs
+from .tap import CHUNK_BYTES, Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
 # RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two headers that the tap sets.
 _OF_THE_CONNECTION: Final = (
@@ -38,34 +43,14 @@ _OF_THE_CONNECTION: Final = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command `tap` with a URL. Return the exit status."""
-    return with_logs(options, lambda logs: _tap(options.url, options.http, logs, PRESETS[options.profile]))
+    """Run the command `tap` with a URL, or with the address of a server. Return the exit status."""
+    return with_logs(options, partial(_tap_sockets if options.http is None else _tap_http, options))
 
 
-def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
-    """Pass requests on to the server of a URL until a signal. Return the exit status.
-
-    Args:
-        url: The URL. Only its scheme, host and port are used: the client sends the path.
-        place: HOST:PORT, where to receive requests.
-        logs: The logs to write.
-        profile: The rules for messages.
-    """
-    try:
-        import httpx2  # noqa: F401
-        import uvicorn  # noqa: F401
-
-        from ..http.library import url_of
-        from ..mcp.http import run_http
-
-        host, port = parse_address(place)
-        target = url_of(url)
-        if target.scheme not in ("http", "https") or not target.host:
-            raise ValueError(f"{escape(url)} is not a URL that begins with http:// or https://")
-    except (ImportError, ValueError) as error:
-        print_error(missing_extra(error, "mcp-http") if isinstance(error, ImportError) else str(error))
-        return Status.WRONG
-    watcher = Watcher(logs, "newline", profile)
+@contextlib.contextmanager
+def _watching(logs: Logs, framing: Framing, profile: Profile) -> Iterator[tuple[Watcher, Callable[[], None]]]:
+    """Write the log in a thread. Yield its watcher, and what ends the log, which happens at the end in any case."""
+    watcher = Watcher(logs, framing, profile)
     watching = threading.Thread(target=watcher.run, daemon=True)
     watching.start()
 
@@ -73,11 +58,134 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         watcher.finish("the tap ended")
         watching.join(2.0)
 
-    application = _Tap(target, watcher, profile, end)
     try:
-        return run_http(application, host, port, uvicorn_options={"lifespan": "on", "timeout_graceful_shutdown": None})
+        yield watcher, end
     finally:
         end()
+
+
+def _tap_http(options: argparse.Namespace, logs: Logs) -> int:
+    """Pass requests on to the server of a URL until a signal. Only the scheme, host and port of the URL are used."""
+    try:
+        import httpx2  # noqa: F401
+        import uvicorn  # noqa: F401
+
+        from ..http.library import url_of
+        from ..mcp.http import run_http
+
+        host, port = parse_address(options.http)
+        target = url_of(options.url)
+        if target.scheme not in ("http", "https") or not target.host:
+            raise ValueError(f"{escape(options.url)} is not a URL that begins with http:// or https://")
+    except (ImportError, ValueError) as error:
+        print_error(missing_extra(error, "mcp-http") if isinstance(error, ImportError) else str(error))
+        return Status.WRONG
+    profile = PRESETS[options.profile]
+    with _watching(logs, "newline", profile) as (watcher, end):
+        application = _Tap(target, watcher, profile, end)
+        return run_http(application, host, port, uvicorn_options={"lifespan": "on", "timeout_graceful_shutdown": None})
+
+
+def _tap_sockets(options: argparse.Namespace, logs: Logs) -> int:
+    with _watching(logs, options.framing, PRESETS[options.profile]) as (watcher, _):
+        try:
+            return asyncio.run(_serve(options, watcher))
+        except ValueError as error:  # an address
+            print_error(str(error))
+            return Status.WRONG
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+
+
+async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
+    """Listen until a signal. Return the exit status."""
+    connect = _opener(options.url)
+    tap = partial(_pass_on, connect, watcher, options.framing, PRESETS[options.profile], count(1))
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        await tap(reader, writer)
+
+    try:
+        if options.listen.startswith("unix:"):
+            server = await asyncio.start_unix_server(serve, options.listen[5:], limit=CHUNK_BYTES)
+        else:
+            server = await asyncio.start_server(
+                serve, *parse_address(options.listen.removeprefix("tcp://")), limit=CHUNK_BYTES
+            )
+    except OSError as error:
+        print_error(f"cannot listen on {escape(options.listen)}: {error.strerror}")
+        return Status.LOST
+    ended = asyncio.Event()
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with server:
+        await ended.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return Status.SUCCESS
+
+
+def _opener(target: str) -> Any:
+    """Return a function that connects to a server.
+
+    Raises:
+        ValueError: It is not an address.
+    """
+    if target.startswith("unix:"):
+        return partial(asyncio.open_unix_connection, target[5:], limit=CHUNK_BYTES)
+    if target.startswith("tcp://"):
+        return partial(asyncio.open_connection, *parse_address(target[6:]), limit=CHUNK_BYTES)
+    raise ValueError(f"{escape(target)} is not tcp://HOST:PORT or unix:PATH")
+
+
+async def _pass_on(
+    connect: Any,
+    watcher: Watcher,
+    framing: Framing,
+    profile: Profile,
+    numbers: Any,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """Connect a client to the server, and pass on everything until both directions have ended."""
+    channel = sides(framing, profile, number=next(numbers))
+    writers = [writer]
+    try:
+        try:
+            async with asyncio.timeout(30.0):
+                server_reader, server_writer = await connect()
+        except OSError as error:  # also a TimeoutError
+            watcher.add("<-", b"", f"the server cannot be reached: {error.strerror or type(error).__name__}")
+            return
+        writers.append(server_writer)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_pump(reader, server_writer, watcher, channel["->"]))
+            group.create_task(_pump(server_reader, writer, watcher, channel["<-"]))
+    except* OSError as errors:
+        reason = errors.exceptions[0]
+        watcher.add("<-", b"", f"the connection broke: {getattr(reason, 'strerror', None) or type(reason).__name__}")
+    finally:
+        for each in writers:
+            each.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watcher: Watcher, side: Side) -> None:
+    """Pass one direction on until it ends."""
+    try:
+        while chunk := await reader.read(CHUNK_BYTES):
+            watcher.add(side, chunk)
+            writer.write(chunk)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    finally:
+        watcher.add(side, b"")
 
 
 class _Tap:
