@@ -371,9 +371,6 @@ class TaskPart:
 
     Its own cancellation ends with the block. A cancellation of the whole task is passed on.
 
-    Args:
-        task: The running task; None: it is looked up.
-
     Attributes:
         task: The running task.
         cancellations: How many times the part was cancelled. It may still have ended in another way.
@@ -383,10 +380,11 @@ class TaskPart:
     cancellations: int = 0
     _has_ended = False
 
-    def __init__(self, task: Any = None) -> None:
+    def __init__(self) -> None:
         import asyncio
 
-        self.task = task = asyncio.current_task() if task is None else task
+        self.task = task = asyncio.current_task()
+        assert task is not None
         self._before = task.cancelling()
 
     def cancel(self, msg: Any = None) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MethodType
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, Literal, overload
 
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse, rules
 from .codec._kinds import kinds_of
@@ -22,12 +22,9 @@ from .codec.rules import Kinds
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from .profile import JSONRPC, Profile, plain_profile
 from .support import check_type, logger_of
-from .types import MessageId
+from .types import MessageId, P, T
 
-P = ParamSpec("P")
 __all__ = ["Fault", "JsonRpcValidator", "Report"]
-
-T = TypeVar("T")
 
 ReportKind = Literal["request", "notification", "response", "batch"]
 

@@ -16,7 +16,7 @@ from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, not_a_message, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
 from ..support import shorten
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, T, plain_int
 from ._json import Default, check_option, dumps, loads, on_one_line
 from ._kinds import error_kinds, is_array, is_error_object, is_id_too_long, is_object, kinds_of
 from ._scanner import Malformed, ScannedValue, parts_of, scan_value
@@ -48,7 +48,6 @@ else:
     P = TypeVar("P")
     R = TypeVar("R")
     M = TypeVar("M")
-T = TypeVar("T")
 V = TypeVar("V", bound="_Value")
 
 _BACKEND: Final = f"{__package__}._pure"  # which has every name that pickles hold

@@ -303,7 +303,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
         if tail is not None:
             late_version, late_id_token = tail.groups()
             end = at + len(text[at:place].rstrip(_SPACE)) - 1
-            if end < at or text[end] != _COMMA or (version and late_version) or (id_token and late_id_token):
+            if end < at or text[end : end + 1] != b"," or (version and late_version) or (id_token and late_id_token):
                 return None
             version, id_token = version or late_version, id_token or late_id_token
     # Section 4: `jsonrpc` is required; a message without id is a notification.
@@ -358,8 +358,6 @@ def _with_raw_data(token: bytes, error: Any, rules: Rules) -> Any:
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS}
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _SPACE: Final = b" \t\n\r"
-_COMMA: Final = ord(",")
-_BACKSLASH: Final = ord("\\")
 _has_float = re.compile(rb"[0-9][.eE]").search  # also in strings
 
 
@@ -378,7 +376,7 @@ def _is_lossless(text: bytes, value: dict[str, Any] | list[Any]) -> bool:
     if type(value) is dict and type(value.get("id")) is float:
         return False
     # orjson writes the escape \u0022 as \", which adds a quote that `text` does not have.
-    if _BACKSLASH in text and b"\\u0022" in text:
+    if b"\\" in text and b"\\u0022" in text:
         text, written = _without_escapes(text), _without_escapes(written)
     return text.count(b'"') == written.count(b'"')
 

@@ -14,9 +14,10 @@ from ..support import loader
 from ..types import is_awaitable
 from .dispatch import DispatchOptions
 from .handler import Handler, RequestContext
+from .interface import Function
 from .middleware import CallNext, Middleware, with_middleware
 from .options import HandlerOptions
-from .registry import Function, Handlers
+from .registry import Handlers
 from .results import to_jsonable
 
 if TYPE_CHECKING:

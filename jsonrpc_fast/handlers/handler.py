@@ -283,6 +283,3 @@ def is_context(annotation: object) -> bool:
     if isinstance(annotation, type):
         return issubclass(annotation, RequestContext)
     return any(is_context(part) for part in get_args(annotation))
-
-
-# A string, like every annotation under `from __future__ import annotations`.

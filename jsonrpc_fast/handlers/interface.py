@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from ..support import check_type
 
-F = TypeVar("F", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Method(NamedTuple):
@@ -29,7 +29,7 @@ class Method(NamedTuple):
 _named: WeakKeyDictionary[Callable[..., Any], tuple[str, Mapping[str, str]]] = WeakKeyDictionary()
 
 
-def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F], F]:
+def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[Function], Function]:
     """Declare a method whose name, or the names of whose params, a Python function cannot have.
 
         class Editor(Protocol):
@@ -48,7 +48,7 @@ def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F
     """
     check_type("name", name, str)
 
-    def declare(function: F) -> F:
+    def declare(function: Function) -> Function:
         _named[function] = name, dict(params or {})
         return function
 

@@ -24,7 +24,7 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
@@ -81,7 +81,7 @@ async def _in_time(work: Awaitable[Any], deadline: float | None, late_error: Cal
     if loop.time() >= deadline:
         discard(work)
         raise late_error()
-    part = TaskPart(task)
+    part = TaskPart()
     # Not in the context of the request: asyncio keeps a cancelled timer until its time comes, and its context with it.
     timer = loop.call_at(deadline, part.cancel, context=contextvars.Context())
     try:
@@ -90,10 +90,6 @@ async def _in_time(work: Awaitable[Any], deadline: float | None, late_error: Cal
     finally:
         timer.cancel()
     raise late_error()
-
-
-# InterpreterPoolExecutor (Python 3.14) is a subclass of ThreadPoolExecutor, but its threads share no objects.
-_INTERPRETERS: Final[type | None] = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
 
 
 class ExecutorHandler(OuterHandler):
@@ -116,10 +112,10 @@ class ExecutorHandler(OuterHandler):
             raise TypeError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("an async function runs on the loop: it needs no thread and no executor")
-        self._has_context = executor is None or (
-            isinstance(executor, ThreadPoolExecutor)
-            and not (_INTERPRETERS is not None and isinstance(executor, _INTERPRETERS))
-        )
+        # InterpreterPoolExecutor (Python 3.14) is a subclass of ThreadPoolExecutor, but its threads share no objects.
+        interpreters: type | tuple[()] = getattr(concurrent.futures, "InterpreterPoolExecutor", ())
+        has_threads = isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
+        self._has_context = executor is None or has_threads
         if inner.wants_context and not self._has_context:
             raise TypeError("a function in another process cannot take the RequestContext")
         super().__init__(inner)

@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from ..codec._backend import Raw, dumps
 from ..support import check_type
@@ -23,13 +23,11 @@ from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of
 from .params.docstrings import read_docstring
 from .params.types import type_of
-from .schemas import arguments_schema, result_schema, value_schema
+from .schemas import DEFINITIONS, arguments_schema, result_schema, value_schema
 
 if TYPE_CHECKING:
     from ..errors import RpcError
     from .options import HandlerOptions
-
-_REFERENCE: Final = "#/$defs/"
 
 
 class Described(Protocol):
@@ -204,8 +202,8 @@ def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        name: "#/components/schemas/" + names[inner.removeprefix(_REFERENCE)]
-        if name == "$ref" and isinstance(inner, str) and inner.removeprefix(_REFERENCE) in names
+        name: "#/components/schemas/" + names[inner.removeprefix(DEFINITIONS)]
+        if name == "$ref" and isinstance(inner, str) and inner.removeprefix(DEFINITIONS) in names
         else _renamed(inner, names)
         for name, inner in schema.items()
     }

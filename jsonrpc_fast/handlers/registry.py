@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ..codec import Message, RawMessage
 from ..codec._backend import serve_plain
@@ -13,14 +13,12 @@ from ..profile import JSONRPC, Profile
 from ..support import check_callable, check_seconds, check_type
 from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, ParamsReading
 from .handler import Handler
-from .interface import methods_of
+from .interface import Function, methods_of
 from .middleware import Middleware
 from .options import HandlerOptions, make_handler
 
 if TYPE_CHECKING:
     from ..hooks import Hooks
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Handlers:

@@ -24,7 +24,8 @@ __all__ = ["arguments_schema", "inlined", "result_schema", "value_schema"]
 
 _msgspec = msgspec_module()
 
-_DEFINITIONS: Final = "#/$defs/"
+DEFINITIONS: Final = "#/$defs/"
+"""How a reference to a definition begins."""
 
 
 def value_schema(type_: ValueType) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
     waiting: list[Any] = [rest]
     while waiting:
         for reference in _references(waiting.pop()):
-            name = reference.removeprefix(_DEFINITIONS)
+            name = reference.removeprefix(DEFINITIONS)
             if name in definitions and name not in used:
                 used[name] = None
                 waiting.append(definitions[name])
@@ -201,7 +202,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
             return [inline(each, inside) for each in part]
         if not isinstance(part, dict):
             return part
-        name = part["$ref"].removeprefix(_DEFINITIONS) if isinstance(part.get("$ref"), str) else None
+        name = part["$ref"].removeprefix(DEFINITIONS) if isinstance(part.get("$ref"), str) else None
         beside = {key: each for key, each in part.items() if key != "$ref"}
         if name is not None and name in definitions and name not in recursive:
             return {**inline(definitions[name], (*inside, name)), **inline(beside, inside)}
@@ -233,7 +234,7 @@ def _reaches_itself(name: str, definitions: Mapping[str, Any]) -> bool:
     waiting = [name]
     while waiting:
         for reference in _references(definitions.get(waiting.pop(), {})):
-            found = reference.removeprefix(_DEFINITIONS)
+            found = reference.removeprefix(DEFINITIONS)
             if found == name:
                 return True
             if found not in seen:
@@ -253,16 +254,11 @@ def without_closed_tuples(schema: Any) -> Any:
 
 def _without(keyword: str, is_dropped: Callable[[dict[str, Any]], bool], schema: Any) -> Any:
     """Drop a keyword from the parts of a schema for which a function returns True."""
-    if isinstance(schema, list):
-        return [_without(keyword, is_dropped, inner) for inner in schema]
-    if not isinstance(schema, dict):
-        return schema
-    dropped = keyword if is_dropped(schema) else None
-    return {
-        name: inner if name in _VALUES else _without(keyword, is_dropped, inner)
-        for name, inner in schema.items()
-        if name != dropped
-    }
+
+    def change(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: inner for name, inner in part.items() if name != keyword} if is_dropped(part) else part
+
+    return _rewritten(schema, change)
 
 
 _VALUES: Final = ("default", "enum", "const", "examples")
@@ -272,10 +268,10 @@ _VALUES: Final = ("default", "enum", "const", "examples")
 def without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a reference at the root of a schema: up to 2025-11-25 the root must have a type."""
     reference = schema.get("$ref", "")
-    if not reference.startswith(_DEFINITIONS):
+    if not reference.startswith(DEFINITIONS):
         return schema
     definitions = dict(schema["$defs"])
-    name = reference.removeprefix(_DEFINITIONS)
+    name = reference.removeprefix(DEFINITIONS)
     root = {**definitions[name], **{member: part for member, part in schema.items() if member not in ("$ref", "$defs")}}
     # A type that refers to itself still needs its definition.
     if not any(reference in _references(part) for part in definitions.values()):

@@ -17,7 +17,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...support import check_type
-from ..channel import Events
+from ..channel import READ_BYTES, Events
 from .transport import LayeredChannel, SocketChannel, read_buffer
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ else:
 
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client of a server may take for each handshake, of TLS and of WebSocket."""
-READ_BYTES: Final = 64 * 1024
-"""How many encrypted bytes are read at a time. They may be thousands of one-byte records, each of which costs a
-call."""
 
 
 def check_context(context: ssl.SSLContext | None) -> None:
@@ -63,6 +60,7 @@ class TlsChannel(LayeredChannel):
 
     def __init__(self, socket: SocketChannel, context: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(socket)
+        # Encrypted bytes may be thousands of one-byte records, each of which costs a call.
         socket.read_bytes = READ_BYTES
         self._context = context
         self._server_hostname = server_hostname

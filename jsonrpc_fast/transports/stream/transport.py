@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place."""
 
-_PEER_OPTION: Final[int | None] = getattr(socket, "SO_PEERCRED", None)  # Linux
-_PEER_FORMAT: Final = struct.Struct("3i")
-
 
 class PeerCredentials(NamedTuple):
     """The process at the other end of a Unix socket, when it connected or began to listen.
@@ -438,20 +435,15 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> N
 
 
 def _peer_credentials(channel: Any) -> PeerCredentials | None:
-    """Return the credentials that the kernel gives for the peer of a Unix socket; None except on Linux.
-
-    Args:
-        channel: An asyncio transport.
-    """
+    """Return the credentials that the kernel gives for the peer of a Unix socket; None except on Linux."""
     connected = channel.get_extra_info("socket")
-    if _PEER_OPTION is None or connected is None:
+    if sys.platform != "linux" or connected is None:
         return None
     try:
-        return PeerCredentials(
-            *_PEER_FORMAT.unpack(connected.getsockopt(socket.SOL_SOCKET, _PEER_OPTION, _PEER_FORMAT.size))
-        )
+        found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except OSError:  # the socket is closed
         return None
+    return PeerCredentials(*struct.unpack("3i", found))
 
 
 def keep_alive(connected: Any) -> None:
