@@ -214,15 +214,9 @@ LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
 
 
 def run_callback(report: Callable[[BaseException], object], callback: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a user's function whose exceptions must not affect the caller.
+    """Call a user's function whose exceptions must not affect the caller; None if it raises.
 
-    Args:
-        report: Called with the exception that it raises, unless that is one of LOOP_EXITS.
-        callback: The function.
-        arguments: Its arguments.
-
-    Returns:
-        What it returns; None if it raises.
+    `report` is called with the exception, unless that is one of LOOP_EXITS, which propagate.
     """
     try:
         return callback(*arguments)
@@ -235,12 +229,10 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
 
 
 def internal_error(error: BaseException, method: str, id: MessageId = None) -> RpcError:
-    """Log an exception with its traceback, and return the error -32603, which reveals nothing about the exception.
+    """Log what a handler, or the encoding of its result, has raised, and return the error -32603, which reveals nothing
+    of it.
 
-    Args:
-        error: Raised by a handler, or by encoding its result.
-        method: The method of the message.
-        id: The id of the message; None for a notification.
+    The id is that of the message; None for a notification.
     """
     logger_of("handlers").error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
     return RpcError(ErrorCode.INTERNAL_ERROR)
@@ -471,9 +463,7 @@ MISSING: Final = object()
 def missing_arguments(callee: str, **arguments: object) -> TypeError:
     """Return the error for missing arguments of a class of the core, worded like CPython's.
 
-    Args:
-        callee: The name of the class.
-        arguments: All required ones; MISSING for each that is missing.
+    Give all required ones, and MISSING for each that is missing.
     """
     names = [repr(name) for name, value in arguments.items() if value is MISSING]
     plural = "s" * (len(names) != 1)

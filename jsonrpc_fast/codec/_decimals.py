@@ -100,10 +100,7 @@ def _token_of(number: Decimal, max_zeros: int) -> str:
     """Return a Decimal as a JSON number that `decode` accepts, with the same digits: no exponent is written out.
 
     If the exponent is too small for four digits, as for a token with many zeros after the point, the rest of it is
-    written as such zeros.
-
-    Raises:
-        EncodeError: The number is not finite, too large, or needs too many zeros.
+    written as such zeros. Raises EncodeError if the number is not finite, too large, or needs too many zeros.
     """
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)

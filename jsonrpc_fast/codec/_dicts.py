@@ -26,17 +26,9 @@ def check_faults(faults: object) -> None:
 
 
 def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError], faults: str) -> Any:
-    """Return the dicts of a JSON text.
+    """Return what `decode_dict` returns for a text, or the ParseError that it raises.
 
-    Args:
-        text: The text.
-        decoded: The result of `decode` for it.
-        numbers: How the profile reads numbers (`numbers_of`).
-        fault_class: The ParseError of the backend.
-        faults: As in `decode_dict`.
-
-    Returns:
-        What `decode_dict` returns, or the ParseError that it raises.
+    `decoded` is the result of `decode` for the text, `numbers` says how the profile reads numbers (`numbers_of`).
     """
     if isinstance(decoded, ParseError):
         return decoded
@@ -116,17 +108,7 @@ def write_dict(message: dict[Any, Any], raw_type: type[Any], default: Default, o
 
 def write_parts(message: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
     """Return a valid message, or its error object, written member by member: it has odd parts, or as a whole it is too
-    deep for orjson.
-
-    Args:
-        message: The message.
-        raw_type: The `Raw` of the backend.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError: A value cannot be written as JSON.
-    """
+    deep for orjson. `raw_type`: the `Raw` of the backend."""
     members = []
     for name, value in dict(message).items():
         if type(value) is raw_type:

@@ -31,14 +31,9 @@ def default_of(profile: Profile, default: Default) -> Default:
 
 
 def written_as(text: bytes, form: WrittenForm) -> bytes:
-    """Return a message in another form.
+    """Return a message, as the encoders write it without a line ending, in another form.
 
-    Args:
-        text: The message as the encoders write it, without a line ending.
-        form: The form.
-
-    Raises:
-        ValueError: It is a request with a null id, which makes a notification of a message without `jsonrpc`.
+    Raises ValueError for a request with a null id, which makes a notification of a message without `jsonrpc`.
     """
     if form == "2.0":
         return text

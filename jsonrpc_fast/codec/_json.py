@@ -232,13 +232,8 @@ _is_plain: Final = (_SCALARS | {dict, list, tuple}).issuperset
 def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | None = None) -> None:
     """Raise EncodeError for a value that nests deeper than orjson writes lists.
 
-    orjson has no limit for tuples, nor for enumerations of enumerations, and would overflow the stack.
-
-    Args:
-        value: The value to write.
-        option: The option for orjson.
-        depth: How many containers are around the value.
-        left: Gets the objects that have no parts.
+    orjson has no limit for tuples, nor for enumerations of enumerations, and would overflow the stack. `depth`: how
+    many containers are around the value. `left` gets the objects that have no parts.
     """
     if type(value) in _SCALARS:
         return

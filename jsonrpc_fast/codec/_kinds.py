@@ -30,13 +30,7 @@ _NO_OBJECT: Final = bits("is_no_object")
 
 
 def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
-    """Return the kinds of a message that has already been decoded from JSON.
-
-    Args:
-        obj: The message, usually a dict.
-        limits: The limits, for members that are too long.
-        raw_type: The backend's `Raw`.
-    """
+    """Return the kinds of a message that has already been decoded from JSON. `raw_type`: the backend's `Raw`."""
     # Most values have the exact type, and `isinstance` is replaced by a slower Python function here.
     if type(obj) is not dict and not isinstance(obj, dict):
         return _NO_OBJECT

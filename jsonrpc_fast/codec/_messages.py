@@ -818,14 +818,7 @@ def rules_of(profile: Profile) -> Rules:
 
 
 def message_of(obj: Any, rules: Rules, index: int | None = None, kinds: int = 0) -> Message:
-    """Return the message in a decoded object, or its fault.
-
-    Args:
-        obj: The object.
-        rules: The rules.
-        index: The position in a batch.
-        kinds: The kinds that a dict cannot show.
-    """
+    """Return the message in a decoded object, or its fault. `kinds`: those that a dict cannot show."""
     found = rules[kinds | kinds_of(obj, rules.limits, Raw)]
     if found.fault is not None:
         return _fault_of(obj, found, index)

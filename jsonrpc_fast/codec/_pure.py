@@ -490,12 +490,7 @@ def encode_dict(
 def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, delimited: bool = True) -> bytes | Called:
     """Return the response to a request, or the message that has to be served on the ordinary path.
 
-    Args:
-        data: The text, or what `decode` returned for it.
-        find: Returns the handler of a method, or None.
-        raw: Whether to decode with `raw=True`. Only handlers that take `Raw` params get them.
-        profile: The rules for decoding. It writes JSON-RPC 2.0.
-        delimited: End in `\\n`.
+    Only handlers that take `Raw` params get them with `raw`. It writes JSON-RPC 2.0, whatever the profile.
     """
     message: Any = data
     if isinstance(data, (bytes, str, bytearray, memoryview)):

@@ -200,13 +200,8 @@ def read_dicts(text: bytes, rules: Rules) -> dict[str, Any] | list[dict[str, Any
 def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:
     """The message in a decoded object, if it is a usual one, for which no kinds have to be determined.
 
-    A usual message is a call whose id is an integer, a string or null and whose params have a usual type, or a response
-    whose id is an integer or a string.
-
-    Args:
-        item: The object.
-        rules: The rules.
-        raw: The payload as `Raw`, which takes the place of the decoded one.
+    That is a call whose id is an integer, a string or null and whose params have a usual type, or a response whose id
+    is an integer or a string. `raw` is the payload as `Raw`, which takes the place of the decoded one.
     """
     if "jsonrpc" not in item or item["jsonrpc"] != "2.0":
         return None

@@ -45,14 +45,7 @@ def extra_of(obj: dict[Any, Any], known: frozenset[str]) -> dict[str, Any] | Non
 
 
 def append_extra(text: bytes, extra: object, reserved: frozenset[str], default: Default, option: int) -> bytes:
-    """Return an object as JSON with extra members at its end.
-
-    The dict is checked again, because it is mutable.
-
-    Raises:
-        EncodeError: A value cannot be written as JSON.
-        TypeError, ValueError: As in `check_extra`.
-    """
+    """Return an object as JSON with extra members at its end. They are checked again, because the dict is mutable."""
     members = check_extra(extra, reserved)
     return text if members is None else text[:-1] + b"," + dumps(members, default, option)[1:]
 
@@ -62,12 +55,8 @@ def find(
 ) -> Any:
     """Return what `Raw.get` does.
 
-    Args:
-        raw: The payload.
-        path: A JSON pointer; or a list or tuple of names and indexes.
-        default: The result if the path leads nowhere.
-        part_of: Returns the member of an object with a name, or the item of an array with an index; or None. For a step
-            that cannot be a name, the name is None; for one that cannot be an index, the index is -1.
+    `part_of` returns the member of an object with a name, or the item of an array with an index; or None. For a step
+    that cannot be a name, the name is None; for one that cannot be an index, the index is -1.
     """
     found: T | None = raw
     for name, index in _steps_of(path):
@@ -131,14 +120,10 @@ def check_numbers(text: bytes, numbers: int) -> None:
 
 
 def code_and_message(error: Any) -> tuple[int, str]:
-    """Return the code and the message of a decoded error of any shape.
+    """Return the code and the message of a decoded error of any shape, which the `Error` has as `data`.
 
-    Args:
-        error: Its value, which the `Error` has as `data`.
-
-    Returns:
-        The code and the message of an object that has them. Otherwise the code is 0, and the message is the text: the
-        string itself, or the value as JSON.
+    They are those of an object that has them. Otherwise the code is 0, and the message is the text: the string itself,
+    or the value as JSON.
     """
     if has_type(error, str):
         return 0, str(error)
@@ -160,13 +145,8 @@ def _decimal_text(value: object) -> str:
 
 
 def remake(backend: str, maker: str, *fields: Any) -> Any:
-    """Return an object of the backend that pickled it, if that is loaded, otherwise of the backend in use.
-
-    Args:
-        backend: The name of the module that pickled it.
-        maker: The name of the class or function there that makes the object.
-        fields: The arguments of the maker.
-    """
+    """Return what `maker` of the backend that pickled an object makes of its fields, if that backend is loaded;
+    otherwise what `maker` of the backend in use does."""
     # A pickle of the core must load where only the pure backend is available, and vice versa.
     module = sys.modules.get(backend) or sys.modules[f"{__package__}._backend"].backend
     return getattr(module, maker)(*fields)

@@ -110,16 +110,10 @@ def _depth_of(text: str) -> int:
 def read_with(
     text: str, decode: Callable[[str], Any], integer: Callable[[str], Any], real: Callable[[str], Any]
 ) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text of at most 1024 levels. Raises ValueError.
 
-    Args:
-        text: The text.
-        decode: The method of a `JSONDecoder` made with the next two functions.
-        integer: Returns the number in a token without fraction and exponent.
-        real: Returns the number in another token.
-
-    Raises:
-        ValueError: `text` is not JSON, or nests deeper than 1024, or a function raises it.
+    `decode` is the method of a `JSONDecoder` made with the two functions: `integer` returns the number in a token
+    without fraction and exponent, `real` that in another token.
     """
     # On Emscripten the scanner of the json module overflows the stack, instead of raising RecursionError.
     if make_scanner is None or (sys.platform == "emscripten" and text.count("[") + text.count("{") > _READ_DEPTH):

@@ -191,17 +191,8 @@ def explained(
     id: MessageId | Unset = UNSET,
     extra: Mapping[str, Any] | None = None,
 ) -> EncodeError:
-    """Return the error for a request or notification, which names the method and the place of the value.
-
-    Args:
-        error: What the encoder has raised.
-        method: The method of the message.
-        params: Its params.
-        default: As in `encode`.
-        option: As in `encode`.
-        id: The id of a request.
-        extra: Its further members.
-    """
+    """Return the error for a request or notification that an encoder has refused: it names the method and the place of
+    the value."""
     # A lone surrogate in one of these: the text of the error cannot show it, either.
     for name, member in (("method", method), ("id", id)):
         try:

@@ -70,10 +70,7 @@ class RuleFault(NamedTuple):
 def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None) -> tuple[RuleFault, ...]:
     """Return every fault of a message, in the order in which decoding reports them.
 
-    Args:
-        kinds: What the scanner found.
-        profile: The rules.
-        expected: The kind of message that it must be; None for the kind that it looks like.
+    `expected` is the kind of message that it must be; None for the kind that it looks like.
     """
     found: list[RuleFault] = []
     # Bounds come before rules: a scanner replaces a value beyond a bound by a placeholder, to which the rules do not

@@ -56,14 +56,8 @@ class _Place(enum.Enum):
 
 
 class ConcatenatedFrames:
-    """Split a stream into JSON values. Any chunking gives the same frames, in linear time.
-
-    It holds at most one value of `limit` bytes and the last chunk.
-
-    Args:
-        limit: The maximum size of a value, in bytes.
-        has_marks: RS begins each value.
-    """
+    """Split a stream into JSON values, each of which begins with RS if it has marks. Any chunking gives the same
+    frames, in linear time. It holds at most one value of `limit` bytes and the last chunk."""
 
     __slots__ = (
         "_at_start",

@@ -196,12 +196,8 @@ def _has_known_charset(content_type: bytes) -> bool:
 class HeaderSearch:
     """Do what `HeaderReader` does, but skip bytes that are no headers.
 
-    The attributes are those of `HeaderReader`. Any chunking gives the same result, in linear time.
-
-    Args:
-        limit: The maximum size of a body, in bytes.
-        at_start: This is the start of the stream.
-        is_first: The stream has had no frame yet.
+    The attributes are those of `HeaderReader`. Any chunking gives the same result, in linear time. `is_first`: the
+    stream has had no frame yet.
     """
 
     __slots__ = ("_is_first", "_limit", "_section", "_size", "_tail", "at", "hint", "is_bad", "length", "skipped")
@@ -287,11 +283,7 @@ class ContentLengthFrames:
     """Split a stream into headers and bodies. Any chunking gives the same frames, in linear time.
 
     It holds one header section or one body of `limit` bytes, as far as it has arrived, and the last chunk. A large
-    Content-Length allocates nothing.
-
-    Args:
-        limit: The maximum size of a body, in bytes.
-        resync: Skip what is no header, up to the next one.
+    Content-Length allocates nothing. `resync`: skip what is no header, up to the next one.
     """
 
     # The next byte belongs to a body while `_left` is not 0, else to headers. The first `_wanted` bytes of a body

@@ -23,13 +23,9 @@ _blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
 
 
 class LineFrames:
-    """Split a stream into lines. Any chunking gives the same frames, in linear time.
+    """Split a stream into lines, each of which ends in a delimiter. Any chunking gives the same frames, in linear time.
 
     It holds at most one line of `limit` bytes and the last chunk.
-
-    Args:
-        limit: The maximum size of a line, in bytes.
-        delimiter: The byte that ends a line.
     """
 
     __slots__ = ("_at_start", "_buffer", "_delimiter", "_dropping", "_limit", "_line", "_offset")

@@ -27,11 +27,7 @@ def discard(work: Any) -> None:
 class OuterCoroutine(Coroutine[Any, Any, T]):
     """A coroutine around an awaitable. If it ends before its first step, it discards the awaitable.
 
-    The coroutine of a function could not do that.
-
-    Args:
-        work: The awaitable.
-        runner: A coroutine that awaits `work`; None: a coroutine that does only this.
+    The coroutine of a function could not do that. `runner` awaits `work`; None: a coroutine that does only this.
     """
 
     __slots__ = ("_runner", "_work")
@@ -66,9 +62,7 @@ async def awaited(work: Awaitable[T]) -> T:
 def resume(work: Coroutine[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
     """Continue a coroutine that has begun, in the task of the caller: a separate task would cost a turn of the loop.
 
-    Args:
-        work: The coroutine.
-        waiting: The object that its last `send` returned.
+    `waiting` is the object that its last `send` returned.
     """
     try:
         while True:

@@ -90,12 +90,9 @@ _read: Final[WeakKeyDictionary[CodeType, tuple[dict[str, Any], list[Parameter]]]
 
 
 def _parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a function, in a new list.
+    """Return the parameters of a function, in a new list. Raises ValueError for a built-in without a signature.
 
     They are read once, although `serve` may make the function anew for each connection, such as a lambda.
-
-    Raises:
-        ValueError: It is a built-in without a signature.
     """
     # What has attributes may be a wrapper. Defaults would be kept alive.
     if (

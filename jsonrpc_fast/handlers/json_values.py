@@ -46,15 +46,9 @@ def to_json(value: Any) -> Any:
 
 
 def builtins_of(value: Any, hook: Callable[[Any], Any]) -> Any:
-    """Convert a value to JSON types by msgspec.
+    """Convert a value to JSON types by msgspec, whose `enc_hook` converts values of types that msgspec does not write.
 
-    Args:
-        value: The value.
-        hook: The `enc_hook` of msgspec, which converts values of types that msgspec does not write.
-
-    Raises:
-        EncodeError: The value is circular, or nests too deep.
-        Exception: Whatever msgspec or `hook` raises.
+    Raises EncodeError if the value is circular, or nests too deep, and whatever msgspec or the hook raises.
     """
     try:
         _check_depth(value, hook)

@@ -56,13 +56,7 @@ def _deadline_exceeded() -> Exception:
 def timed(
     work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
 ) -> OuterCoroutine[Any]:
-    """Return a coroutine that awaits `work` for some seconds.
-
-    Args:
-        work: The awaitable.
-        seconds: The time limit.
-        late_error: Makes the exception to raise after that time.
-    """
+    """Return a coroutine that awaits `work` for some seconds, and then raises what `late_error` makes."""
     try:
         # The time runs from the call, so a handler that waits for a slot uses it up.
         deadline = asyncio.get_running_loop().time() + seconds
@@ -93,16 +87,10 @@ async def _in_time(work: Awaitable[Any], deadline: float | None, late_error: Cal
 
 
 class ExecutorHandler(OuterHandler):
-    """A sync handler that runs in an executor.
+    """A sync handler that runs in an executor; None: the default executor of the loop, which has threads.
 
-    Args:
-        inner: The handler.
-        function: Its function.
-        executor: The executor; None: the default executor of the loop, which has threads.
-
-    Raises:
-        TypeError: `executor` is not an Executor, `function` is async, or `function` takes the context but runs in
-            another process.
+    Raises TypeError if `executor` is not an Executor, `function` is async, or takes the context but runs in another
+    process.
     """
 
     __slots__ = ("_executor", "_has_context")

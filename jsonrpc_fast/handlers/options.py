@@ -137,12 +137,8 @@ class StreamHandler(OuterHandler):
     """A handler whose function returns an async generator, which is closed however the request ends.
 
     In a session, the convention defines how the peer asks for the items, how one is sent, and what the result then is;
-    the generator waits while the peer does not read. Otherwise the result is the list of the items.
-
-    Args:
-        inner: The handler of the function.
-        names: The names of the params that the function takes. Other params that ask for items are dropped. None: it
-            takes any.
+    the generator waits while the peer does not read. Otherwise the result is the list of the items. `names`: the
+    params that the function takes; others that ask for items are dropped. None: it takes any.
     """
 
     __slots__ = ("_taken",)

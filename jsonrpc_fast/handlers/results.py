@@ -42,12 +42,7 @@ def encode_models(
 ) -> bytes:
     """Encode members again, with `to_jsonable`, after encoding them without a `default` has failed.
 
-    Args:
-        error: The error of the first attempt, which is raised again if there was a `default`.
-        default: The `default` of the first attempt.
-        encode: The encoder, such as `encode_result`.
-        members: Its positional arguments.
-        options: Its other arguments.
+    The error of the first attempt is raised again if there was a `default`.
     """
     if default is not None:
         raise error

@@ -25,11 +25,8 @@ Invoke = Callable[[Any, RequestContext | None], Any]
 class TypedHandler(OuterHandler):
     """A handler whose params are converted before it is called.
 
-    Args:
-        inner: The handler.
-        convert: Returns the arguments for `inner`, or raises a `Misfit`.
-        by_name: The type of an object of params, and the call with the converted arguments.
-        by_position: The same for an array.
+    `convert` returns the arguments for `inner`, or raises a `Misfit`. `by_name` is the type of an object of params, and
+    the call with the converted arguments; `by_position` is the same for an array.
     """
 
     __slots__ = ("_by_name", "_by_position", "_convert")
@@ -71,12 +68,7 @@ class TypedHandler(OuterHandler):
 
 
 def handler_of_type(function: Callable[..., Any], type_: Any) -> Handler:
-    """Return the handler of a function that takes its params as one argument of a type.
-
-    Raises:
-        TypeError: The type cannot be converted.
-        ImportError: Msgspec is not installed.
-    """
+    """Return the handler of a function that takes its params as one argument of a type. Raises like `type_of`."""
     found: ValueType = type_of(type_)
     inner = Handler(function, unpack=False)
     call: Invoke = inner.invoke if inner.wants_context else lambda params, context: function(params)

@@ -308,13 +308,8 @@ class Calling(StreamCaller):
     def notify_as(self, method: str, params: Params, texts: dict[Any, bytes]) -> bool:
         """Send a notification at once, if the peer reads: one step of `broadcast`.
 
-        Args:
-            method: The method of the notification.
-            params: As in `call`.
-            texts: What has been written of this notification for other sessions, by their forms. This adds to it.
-
-        Returns:
-            False if nothing is sent, because the session is not connected, or the peer does not read.
+        Return False if nothing is sent, because the session is not connected, or the peer does not read. `texts`: what
+        has been written of it for other sessions, by their forms. This adds to it.
         """
         engine = self._engine
         if not (self._driver.loop is not None and engine.may_call and self.is_connected and self._reads):
@@ -521,17 +516,9 @@ class _Ticket:
 
 
 def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.futures.Future[Any]:
-    """Run a coroutine in a loop, for another thread.
+    """Run the coroutine that `begin` creates in a loop, for another thread. Return the future of its outcome.
 
-    Args:
-        loop: The loop of the session.
-        begin: Creates the coroutine; called on the loop's thread.
-
-    Returns:
-        A future for the result or exception of the coroutine.
-
-    Raises:
-        StateError: The loop is not running.
+    Raises StateError if the loop is not running.
     """
     if not loop.is_running():
         raise StateError("the session's loop is not running")

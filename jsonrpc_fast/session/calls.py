@@ -111,13 +111,8 @@ class OutboundBatch:
 
 
 class Calls:
-    """The calls of one side: those in flight, and the messages that are sent for them.
-
-    All times are seconds from one monotonic clock.
-
-    Args:
-        rules: The rules.
-    """
+    """The calls of one side: those in flight, and the messages that are sent for them. All times are seconds from one
+    monotonic clock."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -332,13 +327,10 @@ class Calls:
         is_stream: bool = False,
         extra: Mapping[str, Any] | None = None,
     ) -> tuple[Call, bytes]:
-        """Begin a call as `Engine.call` describes it. Return the call and the request to send.
+        """Begin a call as `Engine.call` describes it. Return the call and the request to send. Raises like `begin`
+        and the encoders.
 
         With an idle timeout or `on_progress` the request carries a progress token, if the convention has them.
-
-        Raises:
-            StateError, ValueError, TypeError: As in `begin`.
-            EncodeError, TypeError: The params cannot be encoded.
         """
         call = self.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
         try:
@@ -359,9 +351,7 @@ class Calls:
     ) -> tuple[list[Call | None], bytes]:
         """Begin several calls in one batch as `Engine.call_batch` describes it. Return the calls and the batch to send.
 
-        Raises:
-            ValueError: There are no items.
-            Exception: As in `request`. Then none of the calls has begun.
+        Raises like `request`, and ValueError if there are no items. Then none of the calls has begun.
         """
         found: list[Call | None] = []
         texts = []

@@ -51,13 +51,8 @@ class Owner(Protocol):
 class LoopDriver(Driver):
     """The driver of an engine on asyncio, over a transport.
 
-    Args:
-        transport: Carries the stream.
-        session: The owner.
-
     Attributes:
-        transport: The same.
-        session: The same; None when the conversation has ended.
+        session: The owner; None when the conversation has ended.
         loop: The loop, set by `open`.
         changed: Those who wait until handlers have ended, no more calls can be sent, or the connection is lost.
         wait_queue: The calls and notifications that wait for room.
@@ -243,10 +238,7 @@ _NONE: Final[OrderedDict[object, asyncio.Future[bool] | None]] = OrderedDict()
 class WaitQueue:
     """A first-in, first-out queue: only the first waiter checks whether it may pass.
 
-    It creates no tasks, so no cancellation gets lost.
-
-    Attributes:
-        waiters: The waiters in order of arrival; read-only for callers.
+    It creates no tasks, so no cancellation gets lost. `waiters`: in order of arrival; read-only for callers.
     """
 
     waiters: OrderedDict[object, asyncio.Future[bool] | None] = _NONE
@@ -257,15 +249,9 @@ class WaitQueue:
     async def wait(self, may_pass: Callable[[bool], bool], deadline: float = inf) -> None:
         """Wait until all earlier waiters have left and `may_pass` returns True.
 
-        `may_pass` is called when the caller becomes the first waiter, and after each `wake`. The next waiter checks
-        only after the caller has yielded to the loop.
-
-        Args:
-            may_pass: Returns whether the caller may pass. Its argument is the `has_drained` of the wake-up.
-            deadline: In seconds, by the loop's clock; inf: none.
-
-        Raises:
-            CallTimeout: The deadline has passed.
+        It is called when the caller becomes the first waiter, and after each `wake`, with the `has_drained` of that.
+        The next waiter checks only after the caller has yielded to the loop. Raises CallTimeout when the deadline has
+        passed.
         """
         loop = asyncio.get_running_loop()
         place = object()

@@ -48,10 +48,6 @@ from .streams import Items, Stream, StreamCaller, begun
 class Backoff:
     """The delays between attempts, in seconds: random, below a bound that doubles with each.
 
-    Args:
-        min_delay_seconds: The first bound.
-        max_delay_seconds: The last bound.
-
     Attributes:
         bound: The bound of the next delay.
     """

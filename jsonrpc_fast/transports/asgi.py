@@ -33,7 +33,6 @@ class AsgiChannel(QueuedChannel):
     """A channel of texts: a WebSocket of an ASGI server; `AsgiWebSocket` describes the arguments.
 
     Attributes:
-        closing_code: The code that this side closes with.
         close_code: The code with which the peer closed; None before it has closed.
         tasks: The tasks that read and write.
     """

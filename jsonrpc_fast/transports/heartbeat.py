@@ -25,14 +25,9 @@ READ_SECONDS: Final = 0.001
 
 
 class Heartbeat:
-    """Watches the peer of one connection.
-
-    Args:
-        seconds: How long nothing may arrive before the peer is pinged, and then the same time again before it is lost.
-        transport: The transport. If it does not count what arrives, call `count`.
-        ping: Asks the peer for a response within this many seconds.
-        lose: Called last, when the peer is lost.
-    """
+    """Watches the peer of one connection: pings it when nothing has arrived for some seconds, and calls `lose` last,
+    when the same time has passed again. `ping` asks for a response within this many seconds. If the transport does not
+    count what arrives, call `count`."""
 
     def __init__(
         self, seconds: float, transport: Transport, ping: Callable[[float], object], lose: Callable[[], object]

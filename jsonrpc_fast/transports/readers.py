@@ -22,14 +22,8 @@ Listen: TypeAlias = "Callable[[Any], bool]"
 
 
 class StreamReader(StreamDecoder[Any]):
-    """Splits a stream of bytes.
-
-    Args:
-        framing, profile, resync: As in `Decoder`.
-        read: Decodes a text.
-        listen: Called with each text, or with the part of it that has arrived.
-        log: The log of the connection.
-    """
+    """Splits a stream of bytes. `read` decodes a text. `listen` is called with each text, or with the part of it that
+    has arrived."""
 
     __slots__ = ("_listen", "_log", "_read_text")
     _fault_class = ParseError

@@ -32,13 +32,10 @@ _PLAIN: Final = (str, int, float, bool, types.NoneType)
 class Arguments:
     """The arguments of a function.
 
-    Args:
-        parameters: The parameters that are arguments, with evaluated annotations.
-
     Attributes:
-        parameters: The parameters, by name.
-        types: Their types, by name.
-        required: The names of the arguments without a default.
+        parameters: The parameters that are arguments, with evaluated annotations.
+        types: Their types.
+        required: Those without a default.
         plain: The classes whose values each argument accepts unconverted, if no other check is needed; else None.
 
     Raises:

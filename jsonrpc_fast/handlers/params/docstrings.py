@@ -15,12 +15,7 @@ Descriptions = dict[str, str]
 
 
 def read_docstring(text: str | None, names: Collection[str]) -> tuple[str | None, Descriptions]:
-    """Return a docstring without its part about parameters, and the descriptions of parameters by name.
-
-    Args:
-        text: The docstring, as `inspect.getdoc` returns it.
-        names: The names of the parameters. Others are ignored.
-    """
+    """Return a docstring without its part about parameters, and the descriptions of the parameters with these names."""
     if not text:
         return None, {}
     lines = text.splitlines()

@@ -100,12 +100,7 @@ _PYDANTIC_CONTEXT: Final = frozenset(
 
 
 class Problem(NamedTuple):
-    """A problem.
-
-    Attributes:
-        path: The JSON pointer to the value; "" for the params as a whole.
-        reason: Why the value is invalid.
-    """
+    """Why a value is invalid; `path` is the JSON pointer to it, "" for the params as a whole."""
 
     path: str
     reason: str
@@ -114,13 +109,7 @@ class Problem(NamedTuple):
 class Misfit(ValueError):
     """Params, or a part of them, do not have the expected type.
 
-    Args:
-        problems: Why; at most `MAX_PROBLEMS` are kept.
-        left_out: How many problems there are beside these.
-
-    Attributes:
-        problems: The problems that are kept.
-        left_out: How many problems there are beside these.
+    `problems` says why; at most `MAX_PROBLEMS` are kept. `left_out`: how many there are beside these.
     """
 
     def __init__(self, problems: Iterable[Problem], left_out: int) -> None:
@@ -154,12 +143,7 @@ def too_many(maximum: int) -> Problem:
 
 
 def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Problem:
-    """Return the problem in an error of msgspec.
-
-    Args:
-        error: The error.
-        pointer_of: See `msgspec_pointers`.
-    """
+    """Return the problem in an error of msgspec. `pointer_of`: see `msgspec_pointers`."""
     text = str(error)
     cause = error.__cause__  # the message begins with the text of an exception that `__post_init__` raised
     if cause is not None:
@@ -222,13 +206,7 @@ def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
 
 
 def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[Problem]:
-    """Return the problems in a ValidationError of pydantic.
-
-    Args:
-        error: The error.
-        value: The JSON value that pydantic has refused.
-        names: The names that a path may hold.
-    """
+    """Return the problems in a ValidationError of pydantic about a JSON value. `names`: those that a path may hold."""
     # `errors` makes a dict for each problem, and a peer controls how many there are.
     if error.error_count() > 100 * MAX_PROBLEMS:
         return [Problem("", f"{error.error_count()} invalid values")]

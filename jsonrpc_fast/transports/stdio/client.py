@@ -38,11 +38,7 @@ LINE_BYTES: Final = 64 * 1024
 class ChildChannel(DescriptorChannel):
     """A channel over stdin and stdout of a child process.
 
-    Args:
-        program: What to run.
-
     Attributes:
-        program: The same.
         child: The process; None before `open`.
         connection: Has the callbacks of this channel; set before `open`.
     """
@@ -414,12 +410,8 @@ class Program:
 
 
 class Child:
-    """A process, which is reaped when it ends.
-
-    Args:
-        process: The process, which has just been started.
-        leads_session: Whether it leads a session.
-        on_exit: Called on the loop's thread when it has ended.
+    """A process, which has just been started and is reaped when it ends: `on_exit` is called then, on the loop's
+    thread.
 
     Attributes:
         pid: Its id.

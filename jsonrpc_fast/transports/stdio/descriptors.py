@@ -37,14 +37,7 @@ OnDrained = Callable[[], None]
 
 
 class Reader:
-    """Passes on each chunk of a descriptor while it reads.
-
-    Args:
-        descriptor: Belongs to the reader from now on.
-        received: See `OnReceived`.
-        failed: See `OnFailed`.
-        read_bytes: How many bytes are read at a time.
-    """
+    """Passes on each chunk of its descriptor while it reads, of at most `read_bytes`."""
 
     def __init__(self, descriptor: int, received: OnReceived, failed: OnFailed, read_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -69,12 +62,7 @@ class Reader:
 
 
 class Writer:
-    """Writes bytes in order, and keeps what the system does not take yet.
-
-    Args:
-        descriptor: Belongs to the writer from now on.
-        drained: See `OnDrained`.
-        failed: See `OnFailed`.
+    """Writes bytes to its descriptor in order, and keeps what the system does not take yet.
 
     Attributes:
         unwritten_bytes: The number of bytes that are kept.

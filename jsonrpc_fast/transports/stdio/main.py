@@ -126,14 +126,8 @@ def _ends_after_stdin(seconds: float | None) -> Iterator[None]:
 class Signals:
     """Ends the program at a signal: the first one lets the work finish, a second one does not wait.
 
-    Args:
-        stop: Called at the first signal.
-        end: Called at each further one, and awaited by `finish`.
-        grace_seconds: How long after the first signal child processes of clients in this process are killed; None:
-            only at the second one.
-
-    Attributes:
-        received: The signals so far.
+    `stop` is called at the first signal, `end` at each further one, and awaited by `finish`. Child processes of clients
+    in this process are killed `grace_seconds` after the first signal; None: only at the second one.
     """
 
     def __init__(
@@ -290,11 +284,8 @@ _are_taken = False
 
 
 class StandardStreams:
-    """Descriptors 0 and 1, taken over on construction.
-
-    Attributes:
-        input: The descriptor to read the wire from; the caller closes it.
-        output: The descriptor to write the wire to; the caller closes it.
+    """Descriptors 0 and 1, taken over on construction. The caller closes `input`, which the wire is read from, and
+    `output`.
 
     Raises:
         StateError: They are taken over already.

@@ -105,11 +105,8 @@ async def listen_on(loop: asyncio.AbstractEventLoop, factory: Factory, sock: soc
 
 
 def _accepted_at_once(loop: asyncio.AbstractEventLoop) -> int:
-    """Return the backlog to give to a loop.
-
-    asyncio's own accept as many connections in a turn, and report a failure of accept(2), such as EMFILE, this many
-    times a second, although their reason is the same.
-    """
+    """Return the backlog to give to a loop. asyncio's own accept as many connections in a turn, and report a failure of
+    accept(2), such as EMFILE, this many times a second, although their reason is the same."""
     return 1 if isinstance(loop, asyncio.SelectorEventLoop) else socket.SOMAXCONN
 
 

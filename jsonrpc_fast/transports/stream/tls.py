@@ -50,10 +50,7 @@ def is_certificate_fault(error: Exception) -> bool:
 class TlsChannel(LayeredChannel):
     """A channel that encrypts what another one carries.
 
-    Args:
-        socket: The channel below.
-        context: The SSLContext, which decides how certificates are checked.
-        server_hostname: On the client's side, the name that the server's certificate must have; None on the server's.
+    On the client's side `server_hostname` is the name that the server's certificate must have; None on the server's.
     """
 
     socket: SocketChannel

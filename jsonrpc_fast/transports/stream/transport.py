@@ -79,15 +79,10 @@ class Meter:
 class SocketChannel(Channel, asyncio.BufferedProtocol):
     """A channel over a socket: the protocol of an asyncio transport.
 
-    Args:
-        connect: Opens the channel; None for one that a server accepts.
-        meter: Counts the received and sent bytes.
-
     Attributes:
         transport: The transport of asyncio; None before the connection is made.
         events: What the channel calls; a server sets them before it accepts the connection.
         tls: The TLS object that encrypts the bytes, and knows the peer's certificate; None without TLS.
-        read_bytes: How many bytes are read at a time.
         fault: Why this side aborted the channel; None if it did not, or gave no reason.
     """
 
@@ -261,13 +256,9 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 class LayeredChannel(Channel):
     """A channel over the channel of a socket, such as TLS and WebSocket. It begins with a handshake.
 
-    Args:
-        socket: The channel below.
-
     Attributes:
-        socket: The same.
-        socket_events: What the channel below calls.
-        events: What this channel calls.
+        socket: The channel below.
+        socket_events: What that calls.
         handshake: Whether the handshake succeeded, when that is known.
     """
 

@@ -28,14 +28,8 @@ from .channel import WebSocketChannel, WebSocketOptions, WebSocketTransport, lim
 
 
 class ClientChannel(WebSocketChannel):
-    """The client's side of a WebSocket.
-
-    Args:
-        socket: The channel below.
-        new_wire: Returns the state of a new connection in the library, with a maximum size of messages.
-        headers: Further headers of the handshake request.
-        name: The name of the channel.
-    """
+    """The client's side of a WebSocket. `new_wire` returns the state of a new connection in the library, with a maximum
+    size of messages."""
 
     def __init__(
         self,

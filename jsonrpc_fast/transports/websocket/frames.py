@@ -182,12 +182,7 @@ class Fragments:
         return len(self._data)
 
     def add(self, payload: bytes, is_last: bool) -> bytearray:
-        """Add a fragment, and return all of them.
-
-        Raises:
-            OverflowError: The message is too long.
-            UnicodeDecodeError: It is not UTF-8.
-        """
+        """Add a fragment, and return all of them. Raises OverflowError if that is too long, and UnicodeDecodeError."""
         if len(self._data) + len(payload) > self._max_bytes:
             raise OverflowError
         # Section 5.6: a character may be split between fragments. Section 8.1: bad UTF-8 ends the connection at once.

@@ -39,12 +39,7 @@ class WebSocketServerOptions(WebSocketOptions, ListeningOptions, total=False):
 
 
 class AcceptedChannel(WebSocketChannel):
-    """The server's side of a WebSocket.
-
-    Attributes:
-        path: The path and query of the handshake request.
-        headers: The headers of the handshake request.
-    """
+    """The server's side of a WebSocket, with the path and the headers of the handshake request."""
 
     is_server = True
 
