@@ -12,9 +12,10 @@ Rules:
   - A request whose id is being served already is refused with -32600, and the first one continues.
   - A malformed message whose id is certain gets an error response, because its sender waits. Without an id,
     `response_policy` decides: two ends that respond to everything they cannot read would never stop.
-  - A batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read. Each item
-    is received after the one before was handled, so a batch may use an id again if the request with that id was served
-    at once.
+  - What a turn has no time for waits, in order, and so does what arrives behind it: `Serving.late`. It may be
+    the rest of a large batch. Only the cancellation of a request that is being served does not wait.
+  - Each item of a batch is received after the one before was handled, so a batch may use an id again if the request
+    with that id was served at once.
   - While this side drains, new requests are refused (SERVER_BUSY), and what was received before is served. This side
     says goodbye first if it is asked to, or if the peer has ever sent a request.
   - After the peer's goodbye only responses are sent.
@@ -24,13 +25,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-from ..codec import Error, Message, Notification, ParseError, Request, Response
+from ..codec import Error, Notification, ParseError, Request, Response
 from ..codec._backend import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
 from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
@@ -69,9 +69,7 @@ class Engine(Serving):
         fault: What broke the connection; None while it is open, and after either side has closed it.
     """
 
-    late: deque[Any] | None
     credit: int
-
     last_read: MessageId | Unset
     __slots__ = ("_faults_until", "_unsettled", "calls", "fault", "is_leaving", "may_call")
 
@@ -84,28 +82,82 @@ class Engine(Serving):
         self._unsettled: ParseError | None = None  # the last fault that no call was told: the next ones are lost by it
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
-    # Receiving.
+    # What waits for a later turn.
 
     def be_late(self) -> None:
         """Keep what is received from now on for later turns, because this one is over."""
-        if self.late is None:
-            self.late = deque()
-            self.credit = 0
+        if not self.is_late:
+            self.enter_late()
             self.update_reading()
-            self.driver.soon()
+
+    def _wait(self, message: Any) -> None:
+        """Keep a message for a later turn, but not the cancellation of a request that is being served."""
+        if type(message) is Notification and message.method in self.rules.convention.methods:
+            notice = self.run_callback(self.rules.convention.read, message.method, decoded(message.params))
+            if type(notice) is Cancellation and self.find_request(notice.id) is not None:
+                self._receive(message, None)
+                return
+        self.late.append(message)
+        if len(self.late) == AHEAD_ITEMS:
+            self.update_reading()
+
+    def turn(self) -> None:
+        if self.is_late and self.may_receive:
+            self._receive_late(self.driver.turn_end())
+        super().turn()
+
+    def _receive_late(self, end: float) -> None:
+        """Receive what waits until the time `end`, or as long as it may be received; with inf: all of it."""
+        is_forced = end == inf
+        self.be_in_time()
+        try:
+            if len(self.late) > 1 and type(self.late[0]) is not InboundBatch:
+                self.look_ahead(self.late)
+            while self.late and (is_forced or not self.is_late):
+                if self.is_late:
+                    self.be_in_time()
+                message = self.late.popleft()
+                if type(message) is list:
+                    message = self._open(message)
+                if type(message) is InboundBatch:
+                    if message.is_large and message.left > 1:
+                        self.late.appendleft(message)
+                    self._receive_items(message, None)
+                    if message.is_large and not message.left:
+                        break  # what follows may be cancelled by what follows that
+                elif message is not None:
+                    self.receive(message)
+                if self.driver.time() >= end:
+                    break
+        finally:
+            if self.late:
+                self.enter_late()
+            else:
+                self.be_in_time()
+            self.update_reading()
+            self._check_idle()
+
+    def finish_late(self) -> None:
+        """Receive what waits at once, because the conversation ends."""
+        while self.late:
+            self._receive_late(inf)
 
     def _receive_now(self, is_wanted: Callable[[Any], bool]) -> None:
         """Receive the messages that wait for a later turn and are wanted now, those in batches too."""
-        assert self.late is not None
-        late, messages = self.late, list(self.late)
-        late.clear()
         wanted: list[Any] = []
-        for message in messages:
-            rest: list[Any] = []
-            for item in message if type(message) is list else (message,):
-                (wanted if is_wanted(item) else rest).append(item)
-            if rest:
-                late.append(rest if type(message) is list else message)
+
+        def take(items: MutableSequence[Any], start: int) -> None:
+            for index in range(start, len(items)):
+                item = items[index]
+                if type(item) is InboundBatch:
+                    take(item.items, item.index + 1)  # its last entry is b""
+                elif type(item) is list:
+                    take(item, 0)
+                elif item is not None and is_wanted(item):
+                    wanted.append(item)
+                    items[index] = None
+
+        take(self.late, 0)
         for item in wanted:
             self._receive(item, None)
 
@@ -116,36 +168,7 @@ class Engine(Serving):
         read = self.rules.convention.read
         return type(self.run_callback(read, message.method, decoded(message.params))) is Progress
 
-    def turn(self) -> None:
-        if self.late is not None and self.batch is None and not self._waits_for_stream:
-            self._receive_late(self.late)
-        super().turn()
-
-    def _receive_late(self, late: deque[Any]) -> None:
-        """Receive what earlier turns had no time for, for one turn."""
-        if len(late) > 1:
-            self.look_ahead(late)
-        end = self.driver.turn_end()
-        self.late = None
-        try:
-            while late:
-                self.receive(late.popleft())
-                if self.late is not None or self.batch is not None or self.driver.time() >= end:
-                    break
-        finally:
-            if late or self.late is not None:
-                late.extend(self.late or ())
-                self.late, self.credit = late, 0
-                self.driver.soon()
-            self.update_reading()
-            self._check_idle()
-
-    def finish_batch(self) -> None:
-        super().finish_batch()
-        while self.late is not None:
-            late, self.late = self.late, None
-            for message in late:
-                self.receive(message)
+    # Receiving.
 
     def look_ahead(self, items: MutableSequence[Any]) -> None:
         """Withdraw the requests that are cancelled among messages that were read together, before they are received."""
@@ -168,10 +191,8 @@ class Engine(Serving):
         """Handle a message that is not plain (see `PlainServer`)."""
         if self.phase is Phase.LOST:
             return None
-        if self.late is not None and destination is None:
-            self.late.append(message)
-            if len(self.late) == AHEAD_ITEMS:
-                self.update_reading()
+        if self.is_late and destination is None:
+            self._wait(message)
             return None
         kind = type(message)
         # The credit is often 0 only because it was not counted yet, or was used up by responses that have been sent
@@ -180,28 +201,15 @@ class Engine(Serving):
             has_credit = self.renew_credit()
             if has_credit and kind is Request:
                 return self.serve(message)
-        # The rest of a batch was read earlier, so it is received first.
-        if self.batch is not None:
-            self.finish_batch()
         if kind is list:
-            steps = self._receive_batch(message, destination)
-            if len(message) > 64:  # a smaller one is received in one turn
-                self._begin_batch(steps)
-                self._receive_more()
-            else:
-                for _ in steps:
-                    pass
-            return None
-        if kind is Notification:
+            self._receive_batch(message, destination)
+        elif kind is Notification:
             self._receive_notification(message, destination, None)
         else:
-            self._receive_alone(message, destination)
+            if (kind is Request or kind is Withdrawn) and not self.is_draining:
+                self.last_read = message.id
+            self._receive(message, destination)
         return None
-
-    def _receive_alone(self, message: Any, destination: Destination | None) -> None:
-        if (type(message) is Request or type(message) is Withdrawn) and not self.is_draining:
-            self.last_read = message.id
-        self._receive(message, destination)
 
     def _receive(self, message: Any, destination: Destination | None, batch: InboundBatch | None = None) -> None:
         kind = type(message)
@@ -218,23 +226,41 @@ class Engine(Serving):
         else:
             self._receive_fault(message, destination, batch)
 
-    def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
-        """Receive the items of a batch. It yields after each one, because a large batch takes several turns."""
+    def _open(self, items: list[Any]) -> InboundBatch:
+        """Return a batch whose items are received one by one, because a large one takes several turns."""
         self.look_ahead(items)
         # The batch has been read as a whole, so a goodbye names its last request, although that may be received later.
         if not self.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self.last_read = next(ids, self.last_read)
-        batch = InboundBatch(len(items) + 1, is_late=self.is_draining)
-        batch.wait()  # for the end of the batch
-        for batch.index, item in enumerate(items):
-            if self.phase is Phase.LOST and type(item) is not Response:
-                continue  # the peer could not get a response; but a response in the batch settles a call
-            self._receive(item, destination, batch)
-            yield
-        # If no request of the batch is being served, nothing else sends the responses.
-        if text := batch.finish(len(items), b""):
-            self.respond(destination, UNSET, text)
+        return InboundBatch(items, is_refused=self.is_draining)
+
+    def _receive_batch(self, items: list[Any], destination: Destination | None) -> None:
+        batch = self._open(items)
+        if batch.is_large and destination is None:
+            self.enter_late()
+            self.late.append(batch)
+            self._receive_late(self.driver.turn_end())
+        else:
+            while batch.left:
+                self._receive_items(batch, destination)
+
+    def _receive_items(self, batch: InboundBatch, destination: Destination | None) -> None:
+        """Receive the next item of a large batch, or all of a small one."""
+        self._receive_item(batch, destination)
+        while batch.left and not batch.is_large:
+            self._receive_item(batch, destination)
+
+    def _receive_item(self, batch: InboundBatch, destination: Destination | None) -> None:
+        item = batch.next()
+        try:
+            # The peer of a lost connection could get no response; but a response in the batch settles a call.
+            if item is not None and (self.phase is not Phase.LOST or type(item) is Response):
+                self._receive(item, destination, batch)
+        finally:
+            # If no request of the batch is being served, nothing else sends the responses.
+            if not batch.left and (text := batch.end()):
+                self.respond(destination, UNSET, text)
 
     def _receive_response(self, message: Response) -> None:
         call = self.calls.settle_by(message)
@@ -261,7 +287,7 @@ class Engine(Serving):
         if request is None:
             self.rules.hooks.peer_fault(id_in_flight())
             self._reject(message.id, ErrorCode.INVALID_REQUEST, destination, batch)
-        elif self.is_draining if batch is None else batch.is_late:
+        elif self.is_draining if batch is None else batch.is_refused:
             self.refuse_busy(request)
         elif is_withdrawn:
             self.cancel_request(request)
@@ -298,7 +324,7 @@ class Engine(Serving):
                 return
         # Even progress on an unknown call, or a notification that the convention cannot read: a handler may understand
         # it.
-        if not (self.phase if batch is None else batch.is_late):  # the phase OPEN is false
+        if not (self.phase if batch is None else batch.is_refused):  # the phase OPEN is false
             self.admit(message, destination)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
@@ -580,7 +606,7 @@ class Engine(Serving):
     def begin_draining(self) -> None:
         """Refuse new requests, and call `Driver.idle` when what was received is served."""
         self.enter(Phase.DRAINING)
-        if self.late is not None:
+        if self.is_late:
             self.driver.soon()
 
     @property
@@ -633,13 +659,13 @@ class Engine(Serving):
     def lose(self) -> None:
         """Settle all calls as lost, and forget the requests being served: the connection is lost.
 
-        Of a batch that takes several turns only the responses are still received.
+        Of what waits for a later turn, the responses and the notifications are still received.
         """
         if self.late:
             self._receive_now(lambda message: type(message) is Response or type(message) is Notification)
+            self.late.clear()
         self.enter(Phase.LOST)
-        if self.late is not None or self.batch is not None:
-            self.finish_batch()
+        self.be_in_time()
         if not self.calls.is_lost:
             self.lose_calls()
         self.requests.clear()

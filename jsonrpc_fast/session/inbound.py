@@ -24,9 +24,9 @@ Bounds:
 
 Reading:
   - Responses and cancellations are always read, so a handler that waits for one can always continue.
-  - This side does not read while a message is received over several turns, or while the consumer of a stream
-    (streams.py) is behind and this side waits for nothing else.
-  - `Flow` says how it reads when the queue is full because the peer does not read.
+  - What was decoded is received by the same rule as bytes are read: not while the queue is full because the peer does
+    not read (`Flow`), or while the consumer of a stream (streams.py) is behind and this side waits for nothing else. It
+    waits in `late`. Behind a large batch, or AHEAD_ITEMS messages, nothing is read.
 
 Outcomes:
   - A batch gets one array of responses after the last of its requests, and none if it contains no requests (section 6).
@@ -44,7 +44,7 @@ from __future__ import annotations
 import contextvars
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable
 from contextvars import Context
 from enum import Enum, IntEnum
 from functools import partial
@@ -134,8 +134,8 @@ class Serving(PlainServer):
         deadline: When to call `tick`, in seconds; infinite if there is no need.
         refused_bytes: The size of the refusals that were written since the peer has read.
         full_streams: The number of streams that have room for no more items.
-        batch: The rest of a batch that is received over several turns.
-        late: The messages that a turn had no time for; None if there are none.
+        late: The messages that a turn had no time for, in order. The first may be a batch that is received in part.
+        is_late: Whether what arrives on the stream waits behind them.
     """
 
     credit: int
@@ -146,12 +146,12 @@ class Serving(PlainServer):
         "_is_overloaded",
         "_level",
         "alongside",
-        "batch",
         "deadline",
         "driver",
         "dropped_requests",
         "flow",
         "full_streams",
+        "is_late",
         "late",
         "phase",
         "queue",
@@ -182,8 +182,8 @@ class Serving(PlainServer):
         self._level = 0  # of the unwritten bytes without refusals, when the peer was last seen to read
         self.refused_bytes: int = 0
         self.full_streams: int = 0
-        self.batch: Iterator[None] | None = None
-        self.late: deque[Any] | None = None
+        self.late: deque[Any] = ()  # type: ignore[assignment]  # most sessions never need more
+        self.is_late: bool = False
 
     @property
     def is_draining(self) -> bool:
@@ -208,8 +208,7 @@ class Serving(PlainServer):
     @property
     def has_served(self) -> bool:
         """Whether everything that was received is served, except by handlers that close the session."""
-        is_received = self.batch is None and self.late is None
-        return is_received and not self.queue and all(run.closes_session for run in self.runs)
+        return not self.late and not self.queue and all(run.closes_session for run in self.runs)
 
     # Receiving.
 
@@ -235,8 +234,7 @@ class Serving(PlainServer):
             or self._barrier is not None
             or self.rules.is_traced
             or self.phase is not Phase.OPEN
-            or self.batch is not None
-            or self.late is not None
+            or self.is_late
         )
 
     def renew_credit(self) -> bool:
@@ -288,14 +286,39 @@ class Serving(PlainServer):
         """Refuse a request that may be sent again later."""
         self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, "Server busy"))
 
+    @property
+    def may_receive(self) -> bool:
+        """Whether more is received: the queue has room or refuses, and the consumer of no stream is behind."""
+        has_room = self.flow is Flow.READS or self.flow is Flow.REFUSES
+        return has_room and not (self.full_streams and self.phase is Phase.OPEN)
+
+    def enter_late(self) -> None:
+        """Let what arrives on the stream wait."""
+        if not self.late:
+            self.late = deque()
+        self.is_late = True
+        self.credit = 0
+
+    def be_in_time(self) -> None:
+        """Let what arrives on the stream wait no longer."""
+        self.is_late = False
+        if not self.late:
+            self.late = ()  # type: ignore[assignment]
+
     def update_reading(self) -> None:
-        """Stop or resume reading, after a change of what decides it."""
-        may_read = self.flow is Flow.READS or self.flow is Flow.REFUSES
-        # A cancellation is read although its request waits for a later turn.
-        is_behind = self.batch is not None
-        if self.late is not None and not is_behind:
-            is_behind = not self.rules.has_cancellations or len(self.late) >= AHEAD_ITEMS
-        self.driver.set_reading(may_read and not is_behind and not self.full_streams)
+        """Stop or resume reading and receiving, after a change of what decides it."""
+        may_receive = self.may_receive
+        if not (may_receive or self.is_late):
+            self.enter_late()
+        # A cancellation is read although its request waits for a later turn, unless that is in a batch.
+        is_behind = self.is_late and (
+            not self.rules.has_cancellations
+            or len(self.late) >= AHEAD_ITEMS
+            or (len(self.late) > 0 and type(self.late[0]) is InboundBatch)
+        )
+        self.driver.set_reading(may_receive and not is_behind and not self.full_streams)
+        if may_receive and self.is_late:
+            self.driver.soon()
 
     # The requests that are being served.
 
@@ -480,8 +503,6 @@ class Serving(PlainServer):
 
     def turn(self) -> None:
         """Begin what waits; see `Driver.soon`."""
-        if self.batch is not None:
-            self._receive_more()
         self._go_on(not self._is_blocked())
 
     def drained(self) -> None:
@@ -557,47 +578,6 @@ class Serving(PlainServer):
             self._conclude(item, trace, Outcome.ERROR, SessionErrorCode.SERVER_BUSY)
 
     # Reading.
-
-    def _receive_more(self) -> None:
-        """Receive items of a batch for one turn."""
-        steps = self.batch
-        assert steps is not None
-        end = self.driver.turn_end()
-        is_left = True
-        try:
-            for _ in steps:
-                if self.driver.time() >= end:
-                    return
-            is_left = False
-        finally:
-            if is_left:
-                self.driver.soon()
-            elif self.batch is steps:
-                self._end_batch()
-
-    @property
-    def _waits_for_stream(self) -> bool:
-        """Whether the consumer of a stream has to take what it has before more of it is received."""
-        return self.full_streams > 0 and self.late is not None and self.phase is Phase.OPEN
-
-    def finish_batch(self) -> None:
-        """Receive the rest of a batch at once, because another message has arrived or the conversation ends."""
-        if self.batch is not None:
-            for _ in self.batch:
-                pass
-            self._end_batch()
-
-    def _begin_batch(self, steps: Iterator[None]) -> None:
-        self.batch = steps
-        self.credit = 0
-        self.update_reading()
-
-    def _end_batch(self) -> None:
-        self.batch = None
-        if self.late is not None:
-            self.driver.soon()  # what arrived behind the batch is received next
-        self.update_reading()
-        self._check_idle()
 
     def _set_flow(self, flow: Flow) -> None:
         self.flow = flow

@@ -159,7 +159,7 @@ class LoopDriver(Driver):
             self._is_turn_due = True
             turns.due(self.loop, 1)
             engine = self.session._engine
-            if engine.batch is not None or engine.late is not None:
+            if engine.is_late:
                 # As in `Connection.update`: first, the loop serves the sockets that have become readable meanwhile.
                 self.loop.call_soon(self.loop.call_soon, self._turn)
             else:

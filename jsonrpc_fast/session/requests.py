@@ -68,20 +68,46 @@ class InboundRequest:
 
 
 class InboundBatch:
-    """The responses to a received batch, collected in the order of the batch.
+    """A batch that is being received, and the responses to its items, collected in their order.
+
+    Args:
+        items: Its items.
+        is_refused: See the attribute.
 
     Attributes:
+        items: The items that have not had their turn (None for one that was received all the same); in place of the
+            others, their responses. One more is for the end.
         index: The index of the item that is being received.
-        is_late: Whether it arrived when this side no longer took requests.
+        is_refused: Whether its reception began when this side no longer took requests.
     """
 
-    __slots__ = ("_responses", "_waiting", "index", "is_late")
+    __slots__ = ("_waiting", "index", "is_refused", "items")
 
-    def __init__(self, items: int, *, is_late: bool) -> None:
-        self.index: int = 0
-        self.is_late: bool = is_late
-        self._responses: list[bytes] = [b""] * items
-        self._waiting = 0
+    def __init__(self, items: list[Any], *, is_refused: bool) -> None:
+        self.items: list[Any] = [*items, b""]
+        self.index: int = -1
+        self.is_refused: bool = is_refused
+        self._waiting = 1  # for the end of the batch
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the items may take several turns."""
+        return len(self.items) > 65
+
+    @property
+    def left(self) -> int:
+        """The number of items that have not had their turn."""
+        return len(self.items) - self.index - 2
+
+    def next(self) -> Any:
+        """Return the next item; None if it was received before its turn."""
+        self.index += 1
+        item, self.items[self.index] = self.items[self.index], b""
+        return item
+
+    def end(self) -> bytes:
+        """Expect no more items. Returns what `finish` does."""
+        return self.finish(-1, b"")
 
     def wait(self) -> None:
         """Expect one more response."""
@@ -89,16 +115,16 @@ class InboundBatch:
 
     def put(self, response: bytes) -> None:
         """Store the response to the item that is being received, which `wait` did not announce."""
-        self._responses[self.index] = response
+        self.items[self.index] = response
 
     def finish(self, index: int, response: bytes) -> bytes:
         """Store a response that `wait` announced; b"" for none. Returns the array after the last one, otherwise b""."""
-        self._responses[index] = response
+        self.items[index] = response
         self._waiting -= 1
         if self._waiting:
             return b""
         # A batch of notifications gets nothing at all, not an empty array (section 6).
-        responses = [one for one in self._responses if one]
+        responses = [one for one in self.items if one]
         return b"[" + b",".join(responses) + b"]\n" if responses else b""
 
 

@@ -336,7 +336,7 @@ class Session(Calling):
             finally:
                 if timer is not None:
                     timer.cancel()
-        self._engine.finish_batch()
+        self._engine.finish_late()
 
     async def _close_transport(self, is_owed: bool) -> None:
         """Close the transport, without waiting long for a peer that still works on a call of this side."""

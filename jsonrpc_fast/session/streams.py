@@ -88,10 +88,6 @@ class Items:
             engine = self._engine
             engine.full_streams += 1 if wanted else -1
             engine.update_reading()
-            if wanted:
-                engine.be_late()
-            elif engine.late is not None:
-                engine.driver.soon()
 
     def _resume_reading(self) -> None:
         if self._timer is not None:

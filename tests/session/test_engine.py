@@ -509,6 +509,7 @@ def test_a_peer_that_reads_slowly_is_not_given_up() -> None:
         assert end.engine.fault is None
     end.unwritten_bytes = 0
     end.engine.drained()
+    end.expire(PAUSE_SECONDS + 4 * STALL_SECONDS)
     assert end.is_reading
 
 

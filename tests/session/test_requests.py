@@ -9,20 +9,23 @@ from jsonrpc_fast.session.requests import InboundBatch
 
 
 def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
-    batch = InboundBatch(4, is_late=False)
-    for _ in range(3):
+    batch = InboundBatch([None] * 3, is_refused=False)
+    assert [batch.next() for _ in range(3)] == [None] * 3
+    for _ in range(2):
         batch.wait()
     assert batch.finish(2, b"2") == b""
     batch.index = 1
     batch.put(b"1")
-    assert batch.finish(3, b"") == b""
+    assert batch.end() == b""
     assert batch.finish(0, b"0") == b"[0,1,2]\n"
 
 
 def test_a_batch_without_replies_gets_no_answer() -> None:
-    batch = InboundBatch(2, is_late=False)
+    batch = InboundBatch([None], is_refused=False)
+    assert batch.next() is None
     batch.wait()
     assert batch.finish(0, b"") == b""
+    assert batch.end() == b""
 
 
 def test_the_repr_of_a_request_is_short() -> None:

@@ -114,8 +114,8 @@ class Conversation:
         self.world = World(seed, is_traced)
         random = self.world.random
         self.world.is_shuffled = random.random() < 0.3
-        if random.random() < 0.1:
-            self.world.clock_seconds = 0.001
+        if random.random() < 0.25:
+            self.world.clock_seconds = random.choice((0.001, 0.0003))
         self._links: list[Link] = []
         self.connect()
         if random.random() < 0.1:

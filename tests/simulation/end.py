@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from jsonrpc_fast import Decoder, Notification, ParseError, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
@@ -66,6 +66,18 @@ class _Handlers(Handlers):
         return HANDLERS.get(method)
 
 
+class _Engine(Engine):
+    """An engine that tells the judge when it receives a notification: that may be turns after it was read."""
+
+    def _receive_notification(self, message: Notification, destination: Any, batch: Any) -> None:
+        judge = cast("End", self.driver).judge
+        if batch is None:
+            judge.receives(message)
+        super()._receive_notification(message, destination, batch)
+        if batch is None:
+            judge.received(message)
+
+
 class _Traced:
     """Hooks that make the engine serve requests on the slower path."""
 
@@ -105,6 +117,8 @@ class End(Driver):
         unwritten_before: The unwritten bytes before the last write.
         extra_room: How many items may be held beyond the bounds: those of one large batch.
         is_idle_told: Whether the engine said that it was idle, since the last check.
+        is_turn_due: Whether the engine gets a turn soon.
+        full_streams: The number of streams whose consumers are behind.
     """
 
     peer: End
@@ -134,7 +148,7 @@ class End(Driver):
             id_factory=None if random.random() < 0.7 else self._next_id,
             max_calls=random.choice((1, 2, 5)) if random.random() < 0.2 else 4096,
         )
-        self.engine = Engine(self, _Handlers(), self.rules)
+        self.engine = _Engine(self, _Handlers(), self.rules)
         self.judge = Judge(self)
         self.in_flight: dict[Call, Plan] = {}
         self.settled_calls: list[Call] = []
@@ -147,7 +161,11 @@ class End(Driver):
         self._read: list[Any] = []  # messages that are decoded, but not received yet
         self._is_reading_due = False
         self._cancels: Call | None = None
-        self._is_turn_due = self._must_drain = self._is_drain_due = False
+        self.is_turn_due = self._must_drain = self._is_drain_due = False
+        self.full_streams = 0
+        # How often a turn ends before a message that was read, and a consumer is behind after an item.
+        self._late_share = random.choice((0.0, 0.0, 0.0, 0.1, 0.6))
+        self._full_share = random.choice((0.0, 0.0, 0.2))
         self._low_water = random.choice((0, 0, 100, 10**6))
         self._is_eager = random.random() < 0.5
         self._looks_ahead = random.random() < 0.7
@@ -251,12 +269,12 @@ class End(Driver):
                 self.world.soon(self._receive)
 
     def soon(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
+        if not self.is_turn_due:
+            self.is_turn_due = True
             self.world.soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_turn_due = False
+        self.is_turn_due = False
         self._log("goes on with what is left")
         self.engine.turn()
 
@@ -328,9 +346,12 @@ class End(Driver):
             self.judge.read(message)
             if isinstance(message, list):
                 self.extra_room = max(self.extra_room, len(message))
+            if self.world.random.random() < self._late_share:
+                self._log("has no time left in this turn")
+                self.engine.be_late()
             self.settled_calls.clear()
             self.engine.receive(message)
-            self.judge.received(message)
+            self.judge.settled(message)
 
     def receive_end(self) -> None:
         if self.is_lost:
@@ -464,6 +485,16 @@ class End(Driver):
             self.world.fail(f"{self.name}: progress of {plan}, which has settled")
         if self.world.random.random() < 0.2:
             self.cancel_any()
+        if self.world.random.random() < self._full_share:
+            self._log("has a stream whose consumer is behind")
+            self._count_full_stream(1)
+            seconds = self.world.random.choice((0.0, 0.01, 1.0))
+            self.world.at(self.world.now + seconds, self._count_full_stream, -1)
+
+    def _count_full_stream(self, change: int) -> None:
+        self.full_streams += change
+        self.engine.full_streams += change
+        self.engine.update_reading()
 
     def call_batch(self, size: int) -> None:
         random = self.world.random
@@ -565,7 +596,7 @@ class End(Driver):
             return
         self._log("has served all, or must end")
         self._has_finished = self.has_stopped = True
-        self.engine.finish_batch()
+        self.engine.finish_late()
         self.engine.lose_calls()
         self.engine.cancel_all()
         self._end_when_cancelled(self.world.now + CANCEL_SECONDS)

@@ -38,8 +38,6 @@ MANY_BYTES: Final = 10**6
 """More bytes than all messages of a conversation have."""
 CLOCK_SECONDS: Final = 0.01
 """The time that may pass while an engine reads the clock."""
-SMALL_BATCH: Final = 64
-"""The items of the largest batch that is received in one turn."""
 REFUSAL_FACTOR: Final = 16
 """The multiple of `response_bytes` that refusals may have before reading pauses."""
 
@@ -127,10 +125,8 @@ class Judge:
                     self._notifications += item.method != "unknown"
             elif item.method in self._end.convention.methods and not is_in_batch:
                 notice = self._end.convention.read(item.method, item.params)
-                if isinstance(notice, Cancellation):
-                    self._read_cancellation(notice)
-                elif isinstance(notice, Progress):
-                    self._read_progress(notice)
+                if isinstance(notice, Cancellation) and not self._read_cancellation(notice):
+                    self._cancel_late(notice)
         elif isinstance(item, ParseError) and item.reply_expected:
             key = key_of(item.id)
             self._faulty.add(key)
@@ -151,19 +147,55 @@ class Judge:
             return call.expires
         return min(call.expires, self._progress.get(call, call.started) + call.idle_seconds)
 
+    def receives(self, message: Notification) -> None:
+        """Note that the engine is about to receive a notification."""
+        if message.method in self._end.convention.methods:
+            notice = self._end.convention.read(message.method, message.params)
+            if isinstance(notice, Cancellation):
+                self._read_cancellation(notice)
+            elif isinstance(notice, Progress):
+                self._read_progress(notice)
+
+    def _cancel_late(self, notice: Cancellation) -> None:
+        """Note that a request which waits for a later turn is cancelled, unless it is an item of a large batch."""
+        convention = self._end.convention
+        found: Any = None
+        for message in self._end.engine.late:
+            for item in message if isinstance(message, list) else [message]:
+                if isinstance(item, (Request, Withdrawn)) and key_of(item.id) == key_of(notice.id):
+                    found = item
+                elif isinstance(item, Notification) and item.method in convention.methods:
+                    other = convention.read(item.method, item.params)
+                    if isinstance(other, Cancellation) and key_of(other.id) == key_of(notice.id):
+                        found = None
+        if isinstance(found, Request):
+            plan = self._plan_of(found)
+            if plan.method not in convention.never_cancelled:
+                self._note_cancelled(plan, plan.key, plan.is_in_batch)
+                self._allowed[plan.key, plan.is_in_batch] += convention.cancelled_error is None
+
+    def _note_cancelled(self, plan: Plan, key: Any, is_in_batch: bool) -> None:
+        plan.is_cancelled = True
+        if self._end.convention.cancelled_error is None:
+            self._owed[key, is_in_batch] -= 1
+
     def _read_progress(self, notice: Progress) -> None:
         for call in self._end.in_flight:
             if call.token == notice.token and type(call.token) is type(notice.token):
                 self._progress[call] = self._world.now
 
-    def received(self, message: Any) -> None:
-        """Note that the engine has received a message."""
+    def settled(self, message: Any) -> None:
+        """Check the calls that a message has settled."""
         end = self._end
         if isinstance(message, Response) and message.id is None and len(end.settled_calls) > 1:
             batches = {id(call.batch) for call in end.settled_calls}
             if len(batches) > 1 or end.settled_calls[0].batch is None:
                 self._fail(f"{message} settles {end.settled_calls}")
-        if isinstance(message, Notification) and message.method in end.convention.methods:
+
+    def received(self, message: Notification) -> None:
+        """Note that the engine has received a notification."""
+        end = self._end
+        if message.method in end.convention.methods:
             notice = end.convention.read(message.method, message.params)
             if isinstance(notice, Goodbye):
                 for call in end.in_flight:
@@ -171,15 +203,16 @@ class Judge:
                     if last is None or (type(call.id) is int and type(last) is int and call.id > last):
                         self._fail(f"{call} is still in flight after the goodbye")
 
-    def _read_cancellation(self, notice: Cancellation) -> None:
+    def _read_cancellation(self, notice: Cancellation) -> bool:
+        """Note that a request which is being served is cancelled. Return whether there is one."""
         engine, convention = self._end.engine, self._end.convention
-        engine.finish_batch()  # what is before it has been received by then
         request = engine.find_request(notice.id)
-        if request is None or request.is_cancelled or request.method in convention.never_cancelled:
-            return
-        self._plan_of(request).is_cancelled = True
-        if convention.cancelled_error is None:
-            self._owed[key_of(request.id), request.batch is not None] -= 1
+        if request is None:
+            return False
+        plan = self._plan_of(request)
+        if not (request.is_cancelled or plan.is_cancelled or request.method in convention.never_cancelled):
+            self._note_cancelled(plan, key_of(request.id), request.batch is not None)
+        return True
 
     def _plan_of(self, item: Any) -> Plan:
         plan: Plan = self._world.plans[item.params["n"]]
@@ -343,7 +376,7 @@ class Judge:
         most = bounds.max_inbox + 1 + bounds.max_handlers + self._unread_items + end.extra_room
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")
-        is_resting = not end.is_reading and not end.is_lost and end.extra_room <= SMALL_BATCH
+        is_resting = not end.is_reading and not end.is_lost and not end.is_turn_due and not end.full_streams
         if is_resting and engine.deadline == inf and not end.has_stopped:
             self._fail("nothing is read, without a limit")
         kept = engine.kept_bytes()
@@ -372,6 +405,8 @@ class Judge:
             self._fail(f"calls are in flight for ever: {end.in_flight}")
         if engine.runs or engine.queue or engine.requests:
             self._fail(f"requests are served for ever: {engine.runs}, {engine.queue}, {engine.requests}")
+        if engine.late or engine.is_late:
+            self._fail(f"messages are received never: {engine.late}")
         if engine.kept_bytes():
             self._fail(f"{engine.kept_bytes()} bytes are kept of nothing")
         if end.is_lost:

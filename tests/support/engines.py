@@ -70,6 +70,7 @@ class End(Driver):
         self.is_reading = True
         self.is_idle = False
         self._decoder = decoder or Decoder()
+        self._is_turn_due = False
         self.engine: Engine = Engine(self, handlers or AnyMethod(), Rules(hooks=self, **options))
         self.calls = self.engine.calls
         self.serving = self.engine.requests
@@ -106,7 +107,7 @@ class End(Driver):
         self.is_reading = wanted
 
     def soon(self) -> None:
-        pass
+        self._is_turn_due = True
 
     def drain(self) -> None:
         pass
@@ -158,9 +159,12 @@ class End(Driver):
         return self.engine.calls.batch(items, now, timeout)
 
     def expire(self, now: float) -> list[Any]:
-        """Set the time, and return the calls that have expired."""
+        """Set the time, give the engine the turn that it wants, and return the calls that have expired."""
         self.now = now
         self.engine.tick()
+        if self._is_turn_due:
+            self._is_turn_due = False
+            self.engine.turn()
         return [step for step in self.take() if isinstance(step, Call)]
 
     def lose(self) -> list[Any]:
