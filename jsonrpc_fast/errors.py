@@ -204,9 +204,9 @@ class RpcError(Exception):
         """
         return cls(ErrorCode.INVALID_PARAMS, message)
 
-    # Without the data, which may be large or secret.
+    # Without the data, which may be large or secret; a traceback says that there is some.
     def __str__(self) -> str:
-        return f"{self.message} ({self.code})"
+        return f"{self.message} ({self.code}{'' if self.data is UNSET else ', see its data'})"
 
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)

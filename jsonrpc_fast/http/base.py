@@ -107,6 +107,9 @@ class BaseEndpoint:
         self._access = Access(options.get("allowed_hosts"), options.get("allowed_origins"))
         self._admitted = Admitted()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} open={self._access.exposure()}>"
+
     def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:
         """Check a POST before its body is received, and return the declared length of the body."""
         get = headers.get

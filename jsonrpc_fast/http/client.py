@@ -75,6 +75,11 @@ class _BaseClient(ExchangeClient, Generic[C]):
         self._is_owner = client is None
         self._client: Any = self._kind(**options) if client is None else client
 
+    def __repr__(self) -> str:
+        # Neither user and password, nor the path, which may hold a key.
+        url = self._url if self._url.host else self._client.base_url
+        return f"<{type(self).__name__} of {url.scheme}://{url.netloc.decode()}>"
+
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
         check_headers(headers)

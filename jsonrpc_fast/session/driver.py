@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from ..handlers import RequestContext
 from ..types import TURN_SECONDS
@@ -24,8 +24,8 @@ class Driver:
     responds_to_faults: bool = True
     """Whether malformed messages without an id get a response, unless the rules decide it."""
 
-    has_heard: bool = True
-    """Whether anything has arrived from the peer, or that is unknown."""
+    heard: Literal["nothing", "a part", "messages"] = "messages"
+    """What has arrived from the peer: nothing at all, or at last a message or a part of one; or that is unknown."""
 
     def time(self) -> float:
         """Return the current time, in seconds of a monotonic clock."""

@@ -51,7 +51,17 @@ _BURST: Final = 10.0
 
 _RESULT: Final = Outcome.RESULT  # looked up once: access to enum members is slow
 
+_PART: Final = (
+    ", and the last message of the peer has no end yet: it may be slow, or separate messages in another way "
+    "(after each, newline framing needs a line feed)"
+)
 _SILENCE: Final = ", and nothing has arrived from the peer: it may {}speak another framing or protocol"
+
+
+def _with_fault(text: str, fault: ParseError | StateError) -> str:
+    """Add what came instead of a response."""
+    reason = "after a message that cannot be read:" if isinstance(fault, ParseError) else "and this side"
+    return f"{text}, {reason} {fault}"
 
 
 class Engine(Serving):
@@ -79,7 +89,8 @@ class Engine(Serving):
         self.may_call: bool = True
         self.is_leaving: bool = False
         self.fault: Exception | None = None
-        self._unsettled: ParseError | None = None  # the last fault that no call was told: the next ones are lost by it
+        # The last fault that no call was told: the next ones are lost by it.
+        self._unsettled: ParseError | StateError | None = None
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
     # What waits for a later turn.
@@ -271,10 +282,12 @@ class Engine(Serving):
         settled = self.calls.settle_otherwise(message)
         if settled is None:
             error = message.error
-            fault = StateError("received a response with an unknown id")
+            cure = "" if message.id is None else "; a peer must return an id with its type and value"
+            fault = StateError(f"received a response with an unknown id{cure}")
             if error is not None:
-                fault = StateError(f"received an error with an unknown id: code {error.code}")
+                fault = StateError(f"received an error with an unknown id: code {error.code}{cure}")
                 fault.__cause__ = self._remote_error(error)
+            self._unsettled = fault
             self.rules.hooks.peer_fault(fault)
         else:
             for call in settled:
@@ -544,17 +557,23 @@ class Engine(Serving):
         return loss
 
     def _loss(self) -> ConnectionLost:
+        closed = "the connection is closed"
         if self.fault is None and self._unsettled is not None:
-            return lost("", "the connection is closed, after a message that cannot be read", self._unsettled)
-        closed = "the connection is closed" + ("" if self.driver.has_heard else _SILENCE.format(""))
+            loss = ConnectionLost(_with_fault(closed, self._unsettled))
+            loss.__cause__ = self._unsettled
+            return loss
+        if self.driver.heard == "nothing":
+            closed += _SILENCE.format("")
         return lost(closed, "the connection broke", self.fault)
 
     def _timeout(self) -> CallTimeout:
         text = "no response came in time"
         if self._unsettled is not None:
-            text = f"{text}, after a message that cannot be read: {self._unsettled}"
-        elif not self.driver.has_heard:
+            text = _with_fault(text, self._unsettled)
+        elif self.driver.heard == "nothing":
             text += _SILENCE.format("still be busy, or ")
+        elif self.driver.heard == "a part":
+            text += _PART
         error = CallTimeout(text)
         error.__cause__ = self._unsettled
         return error

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from contextvars import Context
 from math import inf
 from types import CoroutineType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from ..codec._backend import ServedCoroutine
 from ..errors import CallTimeout, ConnectionLost, StateError
 from ..handlers import RequestContext
 from ..handlers.awaiting import OuterCoroutine
 from ..support import Waiters
-from ..transports.connection import turns
+from ..transports.connection import Connection, turns
 from ..transports.protocol import Transport
 from .calls import Call
 from .driver import Driver
@@ -77,8 +77,12 @@ class LoopDriver(Driver):
         return self.transport.responds_to_faults
 
     @property
-    def has_heard(self) -> bool:  # type: ignore[override]
-        return self.transport.received_chunks != 0
+    def heard(self) -> Literal["nothing", "a part", "messages"]:  # type: ignore[override]
+        transport = self.transport
+        if transport.received_chunks == 0:
+            return "nothing"
+        is_part = isinstance(transport, Connection) and transport.is_inside_message and transport.is_reading
+        return "a part" if is_part else "messages"
 
     @property
     def unwritten_bytes(self) -> int:

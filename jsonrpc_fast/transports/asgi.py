@@ -113,7 +113,7 @@ class AsgiChannel(QueuedChannel):
             self._lose(ConnectionLost("the connection is closed"), fault)
             return
         self.close_code = code = event.get("code", CloseCode.NO_CODE)
-        self._lose(None if self._is_finishing else fault_of(code))
+        self._lose(None if self._is_finishing else fault_of(code, event.get("reason")))
 
     async def _write(self) -> None:
         """Send all queued texts, then close the connection if this side closes."""
@@ -230,6 +230,9 @@ class WebSocketEndpoint:
         self._origins = origins
         self._subprotocols = subprotocols or ()
         self._options = options
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} origins={'any' if self._origins is None else self._origins}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, or refuse a request that is not for WebSocket (426)."""

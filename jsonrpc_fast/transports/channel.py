@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ..errors import ConnectionLost
+from ..support import shorten
 
 Data = bytes | bytearray | memoryview | str | list[bytes]
 """Received data: bytes; on a channel of texts, a whole text, or several that have arrived together."""
@@ -173,11 +174,11 @@ class CloseCode(enum.IntEnum):
     TOO_BIG = 1009
 
 
-def fault_of(code: int) -> ConnectionLost | None:
+def fault_of(code: int, reason: str | None) -> ConnectionLost | None:
     """Return the fault of a connection that the peer has closed; None if the code is that of a normal end."""
     if code in (CloseCode.NORMAL, CloseCode.GOING_AWAY, CloseCode.NO_CODE):
         return None
-    fault = ConnectionLost(f"the peer closed the connection with {code}")
+    fault = ConnectionLost(f"the peer closed the connection with {code}{f': {shorten(reason)}' if reason else ''}")
     if code == CloseCode.ABNORMAL:
         fault.__cause__ = EOFError("the socket ended")
     return fault

@@ -220,7 +220,8 @@ class Connection(Outbox):
     # Properties.
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._state.value}>"
+        peer = f" peer={self.peer!r}" if self.is_connected else ""
+        return f"<{type(self).__name__} {self._state.value}{peer}>"
 
     @property
     def state(self) -> State:

@@ -299,3 +299,24 @@ async def test_a_header_with_two_values(name: bytes, method: str) -> None:
         assert (await Client(ADD, headers, method=method).run(endpoint)).status == 400
     answer = await Client(ADD, [JSON, (name, valid), (name, valid)]).run(endpoint)
     assert (answer.status, answer.body) == (200, SUM)
+
+
+def test_what_is_shown_to_a_person() -> None:
+    """What is open is told, and no password, and no path that may hold a key."""
+    host = "any name in Host is accepted, so a page whose name is pointed here can use it: allowed_hosts"
+    assert repr(Endpoint({})) == f"<Endpoint open=[{host!r}]>"
+    assert repr(Endpoint({}, allowed_hosts=["a.example"])) == "<Endpoint open=[]>"
+    http = pytest.importorskip("jsonrpc_fast.http.client")
+    assert repr(http.HttpClient("http://u:secret@a.example:81/key")) == "<HttpClient of http://a.example:81>"
+    assert repr(http.HttpClient("/key", base_url="http://a.example")) == "<HttpClient of http://a.example>"
+    mcp = pytest.importorskip("jsonrpc_fast.mcp.server").Server("demo", "1")
+    assert repr(mcp) == "<Server 'demo' tools=0 prompts=0 resources=0>"
+    shown = repr(pytest.importorskip("jsonrpc_fast.mcp.http").McpEndpoint(mcp, allowed_hosts=["a.example"]))
+    told = "whoever can reach it can use all of it: authorization"
+    assert shown == f"<McpEndpoint path='/mcp' sessions=0 open=[{told!r}]>"
+    asgi = pytest.importorskip("jsonrpc_fast.transports.asgi")
+
+    async def serve(transport: Any) -> None: ...
+
+    assert repr(asgi.WebSocketEndpoint(serve)) == "<WebSocketEndpoint origins=()>"
+    assert repr(asgi.WebSocketEndpoint(serve, origins=None)) == "<WebSocketEndpoint origins=any>"

@@ -12,7 +12,7 @@ import pytest
 
 from jsonrpc_fast import ParseError, hooks
 from jsonrpc_fast.codes import ParseErrorCode
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
 from jsonrpc_fast.hooks import log_broken
 from jsonrpc_fast.session import ReconnectingSession, Session
 from jsonrpc_fast.support import Seldom
@@ -114,20 +114,44 @@ TIMED_OUT = (
     "or protocol"
 )
 SILENCE = ", and nothing has arrived from the peer: it may speak another framing or protocol"
+UNFINISHED = (
+    ", and the last message of the peer has no end yet: it may be slow, or separate messages in another way "
+    "(after each, newline framing needs a line feed)"
+)
+OTHER = ", and this side received a response with an unknown id"
+ERROR = ", and this side received an error with an unknown id: code -3"
+CURE = "a peer must return an id with its type and value"
 UNREAD = ", after a message that cannot be read: the text is not JSON; "
 
 
 @rows(
     "texts, error, reason",
     [
-        ([b" "], CallTimeout, ""),  # something has arrived, and may become a response
+        ([b'{"jsonrpc":"2.0","id":1,"result":1}'], CallTimeout, UNFINISHED),  # without a line feed
+        ([b'{"jsonrpc":"2.0","id":1,'], CallTimeout, UNFINISHED),
+        ([b'{"jsonrpc":"2.0","method":"m"}\n'], CallTimeout, ""),
+        ([b'{"jsonrpc":"2.0","id":"1","result":1}\n'], CallTimeout, f"{OTHER}; {CURE}"),
+        ([b'{"jsonrpc":"2.0","id":1.5,"error":{"code":-3,"message":"no"}}\n'], CallTimeout, f"{ERROR}; {CURE}"),
+        ([b'{"jsonrpc":"2.0","id":"1","result":1}\n', b""], ConnectionLost, f"{OTHER}; {CURE}"),
         ([b"Content-Length: 2\r\n"], CallTimeout, f"{UNREAD}it looks like a header of Content-Length framing"),
         ([b"HTTP/1.1 400 Bad Request\r\n"], CallTimeout, f"{UNREAD}it looks like the response of an HTTP server"),
         ([b"\x15\x03\x03\x00\x02\x02\x0a"], CallTimeout, f"{UNREAD}it looks like TLS"),
         ([b"\x15\x03\x03\x00\x02\x02\x46", b""], ConnectionLost, f"{UNREAD}it looks like TLS"),
         ([b""], ConnectionLost, SILENCE),
     ],
-    ids=["a part", "headers", "HTTP", "TLS", "TLS, then closed", "closed"],
+    ids=[
+        "without end",
+        "a part",
+        "no response",
+        "other id",
+        "other error",
+        "other id, then closed",
+        "headers",
+        "HTTP",
+        "TLS",
+        "TLS, then closed",
+        "closed",
+    ],
 )
 async def test_a_call_without_a_response_says_what_its_peer_sent_instead(
     texts: list[bytes], error: type[Exception], reason: str
@@ -138,6 +162,7 @@ async def test_a_call_without_a_response_says_what_its_peer_sent_instead(
             await session.call("m", timeout=0.1 if error is CallTimeout else 5)
     assert str(raised.value) == text + reason
     assert isinstance(raised.value.__cause__, ParseError) is reason.startswith(UNREAD)
+    assert isinstance(raised.value.__cause__, StateError) is reason.endswith(CURE)
 
 
 async def test_a_call_to_a_silent_peer_says_so() -> None:

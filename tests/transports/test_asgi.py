@@ -97,10 +97,12 @@ async def test_close_codes_of_the_peer(code: int, is_fault: bool) -> None:
 
     peer = Peer(WebSocketEndpoint(record))
     peer.text('{"jsonrpc":"2.0","method":"n"}')
-    peer.inbox.put_nowait({"type": "websocket.disconnect", "code": code})
+    peer.inbox.put_nowait({"type": "websocket.disconnect", "code": code, "reason": "why"})
     await peer.task
     assert recorders[0].events[0] == Notification("n")
     assert [type(event) for event in recorders[0].events[1:]] == [ConnectionLost] * is_fault + [str]
+    if is_fault:
+        assert str(recorders[0].events[1]) == f"the peer closed the connection with {code}: 'why'"
 
 
 async def test_close_codes_of_this_side() -> None:

@@ -111,6 +111,9 @@ class McpEndpoint:
         self.is_closing: bool = False
         self._lifespan = LifespanHolder(server.lifespan, settings.lifespan_seconds)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} path={self.path!r} sessions={self.sessions} open={self.exposure()}>"
+
     def exposure(self) -> list[str]:
         """Return what is open to whom if the server is reached from other machines; see `Access.exposure`."""
         if self._authorization is not None:

@@ -37,7 +37,7 @@ from ...support import check_callable, check_count, check_type
 from ...transports import Transport, is_strict_enough
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.definitions import Definition
-from ..protocol.meta import LIST_METHODS, FeatureKind
+from ..protocol.meta import LIST_CHANGES, LIST_METHODS, FeatureKind
 from ..protocol.versions import DEFAULT_VERSIONS, REVISIONS, in_order
 from .context import Context, ContextServer, mounted
 from .decorators import Decorators
@@ -296,6 +296,10 @@ class Server(Decorators, Served):
         self.connections: set[Any] = set()
         self.announcer: Announcer = Announcer(0.0)
         self._stateless: tuple[Any, ServerHandshake] | None = None
+
+    def __repr__(self) -> str:
+        counts = [f"{kind}={len(self.names(kind))}" for kind in LIST_CHANGES]
+        return f"<{type(self).__name__} {self._info.name!r} {' '.join(counts)}>"
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of the features that are registered now, and those declared in the constructor."""

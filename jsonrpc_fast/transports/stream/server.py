@@ -172,6 +172,13 @@ class StreamServer:
         self._is_started = self._is_closed = False  # `_is_closed`: no more connections are accepted
         self._tasks: dict[SocketTransport, asyncio.Task[object]] = {}
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "not started"
+        if self._server is not None and not self._is_closed:
+            places = ", ".join(map(_address_text, self._server.sockets))
+            state = f"listening on {places}{' with TLS' if self._ssl else ''}, connections={self.connections}"
+        return f"<{type(self).__name__} {state}>"
+
     @property
     def connections(self) -> int:
         """The number of open connections."""

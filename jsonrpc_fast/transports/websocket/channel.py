@@ -413,7 +413,7 @@ class WebSocketChannel(LayeredChannel):
             self.fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}{reason}")
             self.fault.__cause__ = cause
         else:
-            self.fault = fault_of(int(wire.close_rcvd.code))
+            self.fault = fault_of(int(wire.close_rcvd.code), wire.close_rcvd.reason)
         if self._loss is None:
             self.socket.set_reading(True)
             self.end_soon()

@@ -608,3 +608,23 @@ def test_a_signal_ends_run_after_the_work_and_a_second_one_at_once(number: signa
                 received = client.recv(1000)
                 assert received == (b'{"jsonrpc":"2.0","id":1,"result":%d}\n' % number if waits else b"")
         assert (process.wait(20), process.stderr.read()) == (-number, "")
+
+
+async def test_a_server_shows_where_it_listens(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    servers = {TcpServer(echo, "127.0.0.1", 0): "127.0.0.1:{}", UnixServer(echo, path): path}
+    for server, place in servers.items():
+        name = type(server).__name__
+        assert repr(server) == f"<{name} not started>"
+        await server.start()
+        place = place.format(server.address[1])
+        assert repr(server) == f"<{name} listening on {place}, connections=0>"
+        client = TcpClient(*server.address) if name == "TcpServer" else UnixClient(path)
+        await client.start()
+        await eventually(lambda server=server: server.connections == 1)
+        assert repr(server) == f"<{name} listening on {place}, connections=1>"
+        assert repr(client) == f"<{type(client).__name__} running peer={client.peer!r}>"
+        await client.close()
+        assert repr(client) == f"<{type(client).__name__} closed>"
+        await server.close()
+        assert repr(server) == f"<{name} closed>"

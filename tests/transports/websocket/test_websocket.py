@@ -274,6 +274,8 @@ async def test_close_codes_of_the_peer() -> None:
             await client.wait_closed()
             assert (client.close_code, client.close_reason) == (code, "reason")
             assert [type(event) for event in recorder.events] == [ConnectionLost] * is_fault + [str]
+            if is_fault:
+                assert str(recorder.events[0]) == f"the peer closed the connection with {code}: 'reason'"
             with pytest.raises(ConnectionLost):
                 client.send(Notification("n"))
 
