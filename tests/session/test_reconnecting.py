@@ -585,7 +585,7 @@ async def test_wrong_options_are_refused_while_there_is_no_connection() -> None:
         for timeout in (-1, float("nan")):
             with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
                 await send(timeout=timeout)
-        with pytest.raises(TypeError, match="has no option 'time'|unexpected keyword argument 'time'"):
+        with pytest.raises(TypeError, match=r"has no option 'time'|unexpected keyword argument 'time'"):
             await send(time=1)
     await client.close()
     with pytest.raises(ConnectionLost):
