@@ -24,6 +24,7 @@ import inspect
 import os
 import re
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -158,6 +159,7 @@ ADAPTERS = re.compile(r"^\.\. automodule:: (jsonrpc_fast\.adapters\.\w+)\n(?: +.
 ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
 FOREIGN = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=.(?:https?:)?//[^>]*>")
 NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+DESCRIPTION_CHARACTERS = 200
 BLOCK = re.compile(r'<div class="highlight-python .*?</pre>', re.DOTALL)
 CODE_NAME = re.compile(r'<span class="(n|nn|nc)">([\w.]+)</span>')
 TAG = re.compile(r"<[^>]*>")
@@ -341,6 +343,18 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
         reference += literal
 
 
+def describe(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each page a title and a description of its own, which search engines and links show."""
+    title, paragraph = next(doctree.findall(nodes.title), None), next(doctree.findall(nodes.paragraph), None)
+    for meta in doctree.findall(nodes.meta):
+        kind = meta.get("name") or meta.get("property")
+        if kind == "og:title" and title is not None:
+            meta["content"] = f"{title.astext()}: {project}" if title.astext() != project else project
+        elif kind in {"description", "og:description"} and paragraph is not None and app.env.docname != "index":
+            text = " ".join(paragraph.astext().split())
+            meta["content"] = textwrap.shorten(text, DESCRIPTION_CHARACTERS, placeholder=" …")
+
+
 def title_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Name the target of a link as users import it, not by the module that defines it."""
     for reference in doctree.findall(nodes.reference):
@@ -402,6 +416,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
     app.connect("source-read", prepare_page)
     app.connect("doctree-read", link_first_uses)
+    app.connect("doctree-read", describe)
     app.connect("missing-reference", resolve_alias)
     app.connect("doctree-resolved", title_links)
     app.connect("html-page-context", link_code)

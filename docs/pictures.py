@@ -4,7 +4,8 @@
 - `static/diagrams`: the diagrams of the pages, by `docs/diagrams.py`.
 - `static/site.png`: the first page of the site, on a wide screen and on a phone in dark mode.
 
-Each page of the site is opened at the width of a phone, light and dark: none may be wider than the screen.
+Each page of the site is opened at the width of a phone, light and dark: none may be wider than the screen, or ask
+another host for anything.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ async function look(page, scheme) {{
   await new Promise(done => {{ frame.onload = done; document.body.append(frame); }});
   const inside = frame.contentDocument.documentElement;
   const dark = frame.contentWindow.matchMedia("(prefers-color-scheme: dark)").matches;
-  found.push([page, inside.scrollWidth, dark === (scheme === "dark")]);
+  const asked = frame.contentWindow.performance.getEntriesByType("resource").map(entry => entry.name);
+  const foreign = asked.filter(name => new URL(name).host !== location.host && !name.startsWith("data:"));
+  found.push([page, inside.scrollWidth, foreign, dark === (scheme === "dark")]);
   frame.remove();
 }}
 (async () => {{
@@ -91,7 +94,7 @@ def picture_of_the_site(address: str) -> None:
     (SITE / "wide.html").unlink()
 
 
-def pages_that_are_too_wide(address: str) -> list[str]:
+def faults_of_pages(address: str) -> list[str]:
     names = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html") if "_static" not in path.parts)
     (SITE / "narrow.html").write_text(NARROW.format(pages=json.dumps(names), width=PHONE))
     text = chromium(f"{address}/narrow.html", "--dump-dom")
@@ -99,7 +102,8 @@ def pages_that_are_too_wide(address: str) -> list[str]:
     found = json.loads(html.unescape(re.findall(r'<pre id="found">(.*?)</pre>', text)[0]))
     assert len(found) == 2 * len(names), f"{len(found)} of {2 * len(names)} were opened"
     assert all(is_right for *_, is_right in found)
-    return sorted({f"{page}: {width}" for page, width, _ in found if width > PHONE})
+    wide = {f"{page}: {width} pixels wide" for page, width, *_ in found if width > PHONE}
+    return sorted(wide | {f"{page}: asks {name}" for page, _, foreign, _ in found for name in foreign})
 
 
 def terminal() -> Iterator[str]:
@@ -170,9 +174,9 @@ def main() -> int:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         picture_of_the_site(address)
-        found = pages_that_are_too_wide(address)
+        found = faults_of_pages(address)
         server.shutdown()
-    print("\n".join(found) or f"no page is wider than {PHONE} pixels")
+    print("\n".join(found) or f"no page is wider than {PHONE} pixels, or asks another host")
     return 1 if found else 0
 
 
