@@ -346,11 +346,12 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
 def describe(app: Sphinx, doctree: nodes.document) -> None:
     """Give each page a title and a description of its own, which search engines and links show."""
     title, paragraph = next(doctree.findall(nodes.title), None), next(doctree.findall(nodes.paragraph), None)
+    is_known = app.env.docname == "index" or app.env.docname.startswith("api/")  # by the site's description
     for meta in doctree.findall(nodes.meta):
         kind = meta.get("name") or meta.get("property")
         if kind == "og:title" and title is not None:
             meta["content"] = f"{title.astext()}: {project}" if title.astext() != project else project
-        elif kind in {"description", "og:description"} and paragraph is not None and app.env.docname != "index":
+        elif kind in {"description", "og:description"} and paragraph is not None and not is_known:
             text = " ".join(paragraph.astext().split())
             meta["content"] = textwrap.shorten(text, DESCRIPTION_CHARACTERS, placeholder=" …")
 

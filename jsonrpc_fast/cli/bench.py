@@ -10,7 +10,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -65,7 +64,6 @@ def _measured(texts: list[bytes], profile: Any, seconds: float) -> list[tuple[st
     """Return each contestant with its seconds for a message, and its ratios to json and orjson."""
     values = [json.loads(text) for text in texts]
     messages = [decode(text, profile) for text in texts]
-    encode_line = partial(encode, profile=profile)
     reading: dict[str, tuple[Work, list[Any]]] = {"json.loads": (json.loads, texts)}
     writing: dict[str, tuple[Work, list[Any]]] = {"json.dumps": (json.dumps, values)}
     if ORJSON_VERSION:
@@ -75,7 +73,7 @@ def _measured(texts: list[bytes], profile: Any, seconds: float) -> list[tuple[st
     # With the same argument by position, as a program calls it in its loop.
     reading["jsonrpc_fast.decode"] = (lambda text: decode(text, profile)), texts
     reading["jsonrpc_fast.decode, raw=True"] = (lambda text: decode(text, profile, raw=True)), texts
-    writing["jsonrpc_fast.encode"] = encode_line, messages
+    writing["jsonrpc_fast.encode"] = (lambda message: encode(message, profile=profile)), messages
     all_work = {**reading, **writing}
     best = dict.fromkeys(all_work, float("inf"))
     end = time.perf_counter() + seconds

@@ -115,7 +115,8 @@ const fieldFor = (param, into) => {
     : schema.type === "boolean" ? ["true", "false"] : null;
   if (options) {
     const field = make("select", null, into, { name: param.name, required: param.required });
-    for (const option of ["", ...options]) make("option", option, field, { value: option });
+    make("option", hint.slice(1).join(), field, { value: "" });
+    for (const option of options) make("option", option, field, { value: option });
     return () => field.value;
   }
   const isLarge = schema.type === "object" || schema.type === "array";

@@ -285,11 +285,18 @@ class StreamServer:
             says, or 130 after Ctrl-C on Windows. After a signal the process ends by it, and nothing is returned.
 
         Raises:
+            StateError: The thread runs an event loop.
             TypeError, ValueError: `grace_seconds` is not a duration.
         """
         from ..stdio.main import Signals, fill_closed_descriptors  # not needed by servers that `start`
 
         check_seconds("grace_seconds", grace_seconds)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass  # as it should be
+        else:
+            raise StateError("a program that runs an event loop awaits `start` and `close` of its server, not `run`")
         fill_closed_descriptors()
         stopped = asyncio.Event()
         signals = Signals(stopped.set, self._abort_all, grace_seconds)

@@ -565,6 +565,11 @@ def test_run_says_that_its_address_is_in_use(capfd: pytest.CaptureFixture[str]) 
         TcpServer(echo, "127.0.0.1", 0).run(grace_seconds=-1)
 
 
+async def test_run_in_a_running_loop_says_what_to_do() -> None:
+    with pytest.raises(StateError, match="awaits `start` and `close`"):
+        TcpServer(echo, "127.0.0.1", 0).run()
+
+
 RUN = """
     import asyncio, os, sys
     from jsonrpc_fast import Response
