@@ -162,6 +162,17 @@ async def test_a_caller_that_is_cancelled() -> None:
         await results_of(*tasks)
 
 
+async def test_calls_whose_request_is_cancelled_are_cancelled() -> None:
+    """As by a library that cancels its own requests: no caller waits forever."""
+
+    def answer(request: Any) -> Any:
+        raise asyncio.CancelledError
+
+    async with batching(Posts(answer)) as calls:
+        found = await results_of(*[asyncio.ensure_future(calls.call("add", [number, 1])) for number in range(3)])
+    assert [type(each) for each in found] == [asyncio.CancelledError] * 3
+
+
 async def test_no_request_is_sent_if_all_callers_have_left() -> None:
     posts = Posts()
     async with batching(posts) as calls:

@@ -227,6 +227,13 @@ async def test_respond_chooses_status_and_headers() -> None:
     assert await post(endpoint, b'{"jsonrpc":"2.0","method":"add"}') == Answer(202)
 
 
+async def test_serve_refuses_every_other_method() -> None:
+    for method in ("GET", "PUT", "post"):
+        status, headers, body = await Endpoint(FUNCTIONS).serve(method, {"host": "localhost"}, ADD)
+        assert (status, headers["allow"]) == (405, "POST, OPTIONS"), method
+        assert body == b"JSON-RPC messages are sent with POST.\n"
+
+
 async def test_an_exception_of_a_hook_goes_to_the_server() -> None:
     with pytest.raises(ZeroDivisionError):
         await post(Endpoint(FUNCTIONS, context=lambda scope: 1 / 0), ADD)

@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast.http import Endpoint
 from jsonrpc_fast.http import guard as module
-from jsonrpc_fast.http.guard import Cancellable
+from jsonrpc_fast.http.guard import Cancellable, closing_fields
 
 from ..support.asgi import Client
 from ..support.clock import START
@@ -44,6 +44,23 @@ async def steps(count: int) -> str:
     finally:
         log.append("end")
     return "done"
+
+
+@rows(
+    ("version", "headers", "closes"),
+    [
+        ("1.1", {b"content-length": b"5"}, True),
+        ("1.0", {b"transfer-encoding": b"chunked"}, True),
+        ("1.1", {b"content-length": b"0"}, False),
+        ("1.1", {}, False),
+        ("2", {b"content-length": b"5"}, False),
+        ("2", {}, False),
+    ],
+)
+def test_only_an_unread_body_of_http_1_closes_its_connection(
+    version: str, headers: dict[bytes, bytes], closes: bool
+) -> None:
+    assert closing_fields({"http_version": version}, headers) == [(b"connection", b"close")] * closes
 
 
 async def test_work_that_ends() -> None:

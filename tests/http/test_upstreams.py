@@ -379,6 +379,7 @@ def test_the_log_names_the_host_alone(http: Any, clock: Clock, caplog: pytest.Lo
         (lambda: Upstreams("http://a", rest_seconds=-1), ValueError),
         (lambda: Upstreams("http://a", may_repeat=1), TypeError),  # type: ignore[arg-type]
         (lambda: Upstreams(1), TypeError),  # type: ignore[arg-type]
+        (lambda: Upstreams("http://a", transport=type("HTTPTransport", (), {"__module__": "httpx"})()), TypeError),
     ],
 )
 def test_wrong_arguments(make: Callable[[], Any], error: type[Exception]) -> None:

@@ -16,6 +16,7 @@ from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.profile import JSONRPC_1
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.asgi import AsgiWebSocket, WebSocketEndpoint
+from jsonrpc_fast.transports.protocol import MAX_FAULTS
 
 from ..support.tables import rows
 from ..support.transports import Recorder
@@ -298,6 +299,29 @@ async def test_http_requests_are_told_to_upgrade() -> None:
 
     await WebSocketEndpoint(serve)({"type": "http"}, receive, send)
     assert [event.get("status") for event in sent] == [426, None]
+
+
+async def test_the_events_of_the_server_itself_are_answered() -> None:
+    events = iter(["lifespan.startup", "lifespan.shutdown"])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": next(events)}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    await WebSocketEndpoint(serve)({"type": "lifespan"}, receive, send)
+    assert sent == [{"type": "lifespan.startup.complete"}, {"type": "lifespan.shutdown.complete"}]
+
+
+async def test_a_peer_that_sends_only_faults_is_left() -> None:
+    peer = Peer(WebSocketEndpoint(serve))
+    for _ in range(MAX_FAULTS + 2):
+        peer.text("{")
+    await peer.task
+    assert peer.sent[-1]["type"] == "websocket.close"
+    assert peer.sent[-1]["code"] != 1000
 
 
 def test_options() -> None:

@@ -175,6 +175,30 @@ async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only(
         assert gateway.running == ["one", "other"]
 
 
+async def test_a_client_that_closed_its_side_and_reads_on_is_waited_for_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one on pipes does."""
+    one, _, gateway = two()
+    ours, theirs = memory_pair(profile=MCP_2025_11_25)
+    monkeypatch.setattr(type(ours), "responds_after_end", True)
+    loop = asyncio.get_running_loop()
+    serving = asyncio.ensure_future(gateway.run(ours))
+    received: list[Any] = []
+    theirs.onmessage = received.append
+    await theirs.start()
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    theirs.send(Request(1, "initialize", params))
+    await eventually(lambda: received)
+    theirs.send(Notification("notifications/initialized"))
+    theirs.send(Request(2, "tools/call", {"name": "one_hang", "arguments": {}}))
+    await eventually(lambda: "hang" in one.seen)
+    begun = loop.time()
+    await theirs.close()
+    await serving
+    assert 30 <= loop.time() - begun < 40
+
+
 @pytest.mark.parametrize("versions", [RELEASED_VERSIONS, MODERN_VERSIONS])
 async def test_a_change_of_a_list_and_of_a_resource_is_told(versions: Any) -> None:
     one, other, gateway = two(versions)
