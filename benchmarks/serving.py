@@ -48,11 +48,11 @@ def method(name: Any = None, arguments: Any = None) -> Any:
     return {"name": name, "arguments": arguments} if name == "add" else True
 
 
-async def coroutine(name: Any, arguments: Any) -> Any:
+async def coroutine(name: Any = None, arguments: Any = None) -> Any:
     return method(name, arguments)
 
 
-async def waiting(name: Any, arguments: Any) -> Any:
+async def waiting(name: Any = None, arguments: Any = None) -> Any:
     await asyncio.sleep(0)
     return method(name, arguments)
 
@@ -136,10 +136,11 @@ def running(name: str, loop: str) -> Iterator[Callable[[Any, int, int], float]]:
                     for _ in range(requests // in_flight):
                         connection.sendall(texts)
                         answers = [lines.readline() for _ in range(in_flight)]
-                        assert b'"result":' in answers[-1].replace(b" ", b""), answers[-1]
+                        assert b'"result":' in answers[-1].replace(b" ", b""), (name, answers[-1])
                     return (processor_seconds(process.pid) - before) / requests
 
-                yield run
+                with lines:
+                    yield run
         finally:
             process.kill()
 

@@ -127,6 +127,7 @@ def test_the_contestants_of_every_bar_are_entered() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # environments of other packages may have to be made
 def test_each_measurement_runs(tmp_path: Path) -> None:
     """A short run of each program, which finds that its servers and contestants answer."""
     site.plot(FIGURES, tmp_path / "plot.svg")

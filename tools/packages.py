@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tarfile
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -37,8 +36,7 @@ def built(kind: str) -> Path:
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack a source distribution into an empty folder, and return the folder of its sources."""
     shutil.rmtree(folder, ignore_errors=True)
-    with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
+    shutil.unpack_archive(archive, folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
 

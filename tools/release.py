@@ -5,6 +5,7 @@ Rules:
   in the tag, and nothing else.
 - The metadata of all wheels are the same, because installers that lock (uv, Poetry, pdm) read one wheel for all. Those
   of a free-threaded Python lack orjson, which has no wheel there, and which no environment marker can leave out.
+- The metadata have the address of the project, not its placeholder.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def faults(tag: str, files: list[Path]) -> list[str]:
             )
         if requires is ("cp314t" in file.name):
             texts.append(f"it {'requires' if requires else 'does not require'} orjson: {file.name}")
+    if wheels and "https://example.org" in metadata(wheels[0]):
+        texts.append("the address of the project is the placeholder of setup.py")
     return texts
 
 

@@ -176,3 +176,11 @@ def test_a_whole_release_and_ones_with_a_fault(tmp_path: Path, capsys: pytest.Ca
         f"it does not require orjson: {files[2].name}",
         f"it requires orjson: {files[-1].name}",
     ]
+
+
+def test_a_release_with_the_placeholder_of_the_address_is_refused(tmp_path: Path) -> None:
+    for file in (files := write_release(tmp_path)):
+        if file.suffix == ".whl":
+            required = "" if "cp314t" in file.name else "Requires-Dist: orjson>=3\n"
+            write_wheel(file, f"{required}Project-URL: Homepage, https://example.org/jsonrpc_fast\n")
+    assert release.faults("v1.2", files) == ["the address of the project is the placeholder of setup.py"]
