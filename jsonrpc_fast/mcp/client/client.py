@@ -47,7 +47,7 @@ from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .program import EXIT_SECONDS, ProgramTransport, explained
-from .results import Entries, all_pages, check_completion, check_items, checked_tool_result, invalid_result
+from .results import ClientTask, Entries, all_pages, check_completion, check_items, checked_tool_result, invalid_result
 from .session import (
     ClientSession,
     NotificationHandler,
@@ -57,7 +57,6 @@ from .session import (
     seconds_left,
     wait_until,
 )
-from .tasks import ClientTask
 
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""

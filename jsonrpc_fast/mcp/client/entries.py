@@ -39,7 +39,6 @@ class ToolChange(Record, frozen=True, kw_only=True, eq=False):
     Attributes:
         name: Its other name; "": that of the server.
         description: Its other description; "": that of the server.
-        fixed: The arguments that every call has.
     """
 
     name: str = ""
@@ -325,8 +324,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
 def entry_of(name: str, server: Any) -> ServerEntry:
     """Return the entry of a server given as an argument: see `Servers`.
 
-    Raises:
-        TypeError, ValueError: It is malformed.
+    Raises TypeError or ValueError: it is malformed.
     """
     if isinstance(server, ServerEntry):
         return server

@@ -53,7 +53,6 @@ class ServerContext:
     """The facts that a client knows about its server.
 
     Attributes:
-        revision: The revision of the protocol.
         info: The server's name and version; None if a modern server leaves them out.
         instructions: How to use the server; None if the server sends none.
         meta: The members of `_meta` that every request carries: none for a legacy server.
@@ -84,8 +83,6 @@ class SendRequest:
     """A step of the handshake: send this request.
 
     Attributes:
-        method: The method of the request.
-        params: The params of the request.
         timeout_seconds: How long to wait for the response; None: the caller's own timeout.
         is_probe: Whether there is another step to try if there is no response, for which some time must be left.
     """
@@ -129,8 +126,7 @@ class ClientHandshake:
     Attributes:
         server: The facts about the server; None before the handshake is done.
 
-    Raises:
-        ValueError: The mode is unknown.
+    Raises ValueError: the mode is unknown.
     """
 
     def __init__(
@@ -167,8 +163,7 @@ class ClientHandshake:
     def succeeded(self, result: object) -> Step:
         """Return the step after the result of the last request.
 
-        Raises:
-            HandshakeError: The result is invalid, or there is no common version: disconnect.
+        Raises HandshakeError: the result is invalid, or there is no common version: disconnect.
         """
         members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
@@ -176,8 +171,7 @@ class ClientHandshake:
     def failed(self, error: RpcError | CallTimeout | HttpStatusError | InvalidResponse) -> Step:
         """Return the step after an error, an HTTP status, a timeout or a malformed response of the last request.
 
-        Raises:
-            HandshakeError: There is nothing else to try: disconnect.
+        Raises HandshakeError: there is nothing else to try: disconnect.
         """
         if isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION:
             offered = _strings(object_members(error.data).get("supported"))
@@ -214,8 +208,7 @@ class ClientHandshake:
     def receive_request(self, method: str) -> dict[str, Any] | None:
         """Return the result of a request of the server that the handshake itself serves; None if a handler does.
 
-        Raises:
-            RpcError: The error to send: the method is unknown, or the handshake is not done.
+        Raises RpcError: the error to send: the method is unknown, or the handshake is not done.
         """
         server = self.server
         if server is not None and method in MISSING_SERVER_REQUESTS[server.revision.version]:

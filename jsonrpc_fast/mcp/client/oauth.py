@@ -246,7 +246,7 @@ class OAuth(httpx2.Auth):
         if stage == "issuer":
             self._storage.has_metadata = True
             # The servers of some large providers name themselves with a slash at the end, and their metadata without.
-            expected = None if self._storage.context is None else self._storage.context.auth_server_url
+            expected = self._storage.context.auth_server_url
             self._storage.issuer = str(found.get("issuer", ""))
             if expected is not None and _is_same_issuer(found.get("issuer"), expected):
                 found["issuer"] = expected
@@ -263,8 +263,7 @@ class _Storage:
     """The SDK's store, over a `TokenStore`. It also keeps what the SDK forgets: when tokens expire, and their issuer.
 
     Attributes:
-        server: The URL of the server.
-        context: The context of the SDK; None before its provider is made.
+        context: The context of the SDK, once its provider is made.
         client: The client, if it was registered in advance.
         port: The port of the redirect, if there is one.
         has_metadata: Whether the authorization server sent something as its metadata.
@@ -274,7 +273,7 @@ class _Storage:
     _store: TokenStore
     server: str
     _record: dict[str, Any] = field(default_factory=dict)
-    context: OAuthContext | None = None
+    context: OAuthContext = field(init=False)
     client: OAuthClientInformationFull | None = None
     port: int | None = None
     has_metadata: bool = False
@@ -282,7 +281,7 @@ class _Storage:
 
     async def read_again(self) -> bool:
         """Take the tokens that another client has stored meanwhile. Return whether there are other ones."""
-        if self.context is None or (text := await self._store.load(self.server)) is None:
+        if (text := await self._store.load(self.server)) is None:
             return False
         found = _tokens(_members(text).get("tokens"))
         current = self.context.current_tokens
@@ -303,7 +302,7 @@ class _Storage:
         if tokens is not None and isinstance(until, (int, float)):
             # The remaining time: the SDK counts from the moment at which it gets the tokens.
             tokens.expires_in = int(until - time.time())
-        if tokens is not None and self.context is not None:
+        if tokens is not None:
             self.context.update_token_expiry(tokens)
             self.context.oauth_metadata = _model(OAuthMetadata, self._record.get("issuer"))
             self.issuer = str(self._record.get("issuer_name", ""))
@@ -318,10 +317,9 @@ class _Storage:
         # The time of expiry, not a duration, because the record outlives the process.
         until = None if tokens.expires_in is None else time.time() + tokens.expires_in
         self._record.update(tokens=_plain(tokens), until=until)
-        if self.context is not None:
-            self._record["issuer"] = _plain(self.context.oauth_metadata)
-            self._record["issuer_name"] = self.issuer
-            self._record["resource"] = _plain(self.context.protected_resource_metadata)
+        self._record["issuer"] = _plain(self.context.oauth_metadata)
+        self._record["issuer_name"] = self.issuer
+        self._record["resource"] = _plain(self.context.protected_resource_metadata)
         await self._save()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -688,8 +686,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
 
     A request without the right `state` is refused, and the sign-in continues: any page in the browser could send it.
 
-    Raises:
-        SignInError: The port is in use.
+    Raises SignInError: the port is in use.
     """
     found: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
     writers: dict[asyncio.StreamWriter, None] = {}  # the oldest first

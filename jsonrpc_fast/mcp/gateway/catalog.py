@@ -116,8 +116,7 @@ class Catalog:
     def find(self, method: str, params: Raw) -> tuple[Upstream, Raw]:
         """Return the server of a request with a name, and the params as the server knows them.
 
-        Raises:
-            RpcError: The name is unknown, or is not a string (-32602).
+        Raises RpcError: the name is unknown, or is not a string (-32602).
         """
         # A completion names a prompt inside `ref`.
         path = ("name",) if method in _NAMED else ("ref", "name")
@@ -138,8 +137,7 @@ class Catalog:
     async def call(self, method: str, params: Raw, origin: Any, revision: Revision) -> Any:
         """Send a request to the server whose name or URI it has, and return the result.
 
-        Raises:
-            RpcError: The server's error; or no server has what the request names.
+        Raises RpcError: the server's error; or no server has what the request names.
         """
         if method == "completion/complete" and member(params, ("ref", "type")) == "ref/resource":
             return await self._ask_owners(method, params, text_member(params, "ref", "uri"), origin, revision)
@@ -185,8 +183,7 @@ class Catalog:
     async def merged(self, method: str, params: Raw) -> Raw:
         """Return the list of all servers, as the result of a request.
 
-        Raises:
-            RpcError: There is a cursor: every list has a single page (-32602). Or no server responds (-32000).
+        Raises RpcError: there is a cursor: every list has a single page (-32602). Or no server responds (-32000).
         """
         _, name, key, _ = LIST_METHODS[method]
         # The gateway never gives out a cursor: it reads all pages of all servers before it sends the list.
@@ -372,8 +369,7 @@ class Catalog:
 def _with_arguments(params: Raw, fixed: Mapping[str, Any]) -> Raw:
     """Return the params of a call of a tool with further arguments.
 
-    Raises:
-        RpcError: The call has one of them, or its arguments are no object (-32602).
+    Raises RpcError: the call has one of them, or its arguments are no object (-32602).
     """
     given = params.get(("arguments",))
     text = b"{}" if given is None or bytes(given) == b"null" else bytes(given)

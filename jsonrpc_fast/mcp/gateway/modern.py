@@ -47,9 +47,7 @@ class ModernCall:
     """One request.
 
     Attributes:
-        rules: The rules in its `_meta`.
         subject: The sender, as far as it is known.
-        send: Sends a notification that belongs to it.
         completed: Returns a result that is not of 2026-07-28 with the members that it must have there.
     """
 
@@ -66,7 +64,6 @@ class LongCall:
     """A call to a server with a handshake, which may ask the client, in all its rounds.
 
     Attributes:
-        call: The request of the current round.
         asked: The requests of the server that have no response, by key: method, params and the response.
         timer: Ends the call while it waits for the client.
     """
@@ -112,11 +109,7 @@ class LongCall:
         )
 
     def resume(self, call: ModernCall) -> None:
-        """Begin a round with the client's responses.
-
-        Raises:
-            RpcError: A response is not an object (-32602).
-        """
+        """Begin a round with the client's responses. Raises RpcError: a response is not an object (-32602)."""
         given = call.params.get(("inputResponses",))
         responses = {} if given is None else {key: part for key, part in given.items() if key in self.asked}
         # The server checks their contents.
@@ -142,8 +135,7 @@ class Rounds:
     def passed_on(self, call: ModernCall, server: str, result: Raw) -> Raw:
         """Return the result of a server that asks for input, with a state that leads back to it.
 
-        Raises:
-            RpcError: The state is invalid, or too large (-32000).
+        Raises RpcError: the state is invalid, or too large (-32000).
         """
         state = member(result, ("requestState",))
         if state is not None and not isinstance(state, str):
@@ -153,8 +145,7 @@ class Rounds:
     def opened(self, call: ModernCall) -> tuple[str, int | None, str | None] | None:
         """Return the content of a request's state: the server, the number of the waiting call, the server's state.
 
-        Raises:
-            RpcError: The state is not valid for the request (-32602).
+        Raises RpcError: the state is not valid for the request (-32602).
         """
         token = member(call.params, ("requestState",)) if call.method in MAY_NEED_INPUT else None
         if token is None:
@@ -165,8 +156,7 @@ class Rounds:
     def suspend(self, long: LongCall, server: str) -> Raw:
         """Let a call wait for the client. Return the result that asks for its input.
 
-        Raises:
-            RpcError: Too many calls wait (-32000), or the state would be too large.
+        Raises RpcError: too many calls wait (-32000), or the state would be too large.
         """
         number = next(self._numbers)
         with on_failure(long.task.cancel):
@@ -181,8 +171,7 @@ class Rounds:
     def resumed(self, number: int, call: ModernCall) -> LongCall:
         """Return the call that a request continues.
 
-        Raises:
-            RpcError: It does not wait, or a response is invalid (-32602).
+        Raises RpcError: it does not wait, or a response is invalid (-32602).
         """
         long = self._waiting.get(number)
         if long is None:
@@ -259,8 +248,7 @@ class ModernClient(CatalogClient):
     async def serve(self, call: ModernCall) -> Raw:
         """Return the result of a request for one server, or for a list of all.
 
-        Raises:
-            RpcError: The error of the server; or there is no such server, or it cannot be reached.
+        Raises RpcError: the error of the server; or there is no such server, or it cannot be reached.
         """
         if call.method in LIST_METHODS:
             return call.completed(await self.catalog.merged(call.method, call.params))
@@ -366,11 +354,7 @@ class ModernClient(CatalogClient):
     # Subscriptions.
 
     async def watch(self, uri: str, call: ModernCall) -> None:
-        """Subscribe to a resource, for another subscription of the client.
-
-        Raises:
-            RpcError: No server has it.
-        """
+        """Subscribe to a resource, for another subscription of the client. Raises RpcError: no server has it."""
         if uri not in self._watched:
             async with self._watching:
                 params = Raw(dumps({"uri": uri}))
@@ -447,8 +431,7 @@ class ModernClients:
     def of(self, subject: object, params: Raw, rules: RequestRules) -> ModernClient:
         """Return the client of a request.
 
-        Raises:
-            RpcError: There are too many clients (-32000), or its description of itself is too large (-32602).
+        Raises RpcError: there are too many clients (-32000), or its description of itself is too large (-32602).
         """
         found = [params.get(("_meta", name)) for name in (CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)]
         name, capabilities = [b"" if each is None else bytes(each) for each in found]

@@ -32,11 +32,7 @@ def member(payload: Raw, path: Sequence[str]) -> Any:
 
 
 def text_member(payload: Raw, *path: str) -> str:
-    """Return a member that must be a string.
-
-    Raises:
-        RpcError: It is absent or not a string (-32602).
-    """
+    """Return a member that must be a string. Raises RpcError: it is absent or not a string (-32602)."""
     value = member(payload, path)
     if not isinstance(value, str):
         raise RpcError.invalid_params(f"{'/'.join(path)} must be a string")

@@ -92,13 +92,10 @@ class Places:
 
     Attributes:
         profile: The rules for the messages of the servers.
-        max_servers: Maximum number of servers that run.
         max_calls: Maximum number of requests in flight to one of them.
         idle_seconds: How long a server may be idle; None: no limit.
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
-        hooks: The hooks of the servers by name.
-        running: The servers that run or start.
         schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
         legacy: The names of servers that were found to have only a handshake; they are not probed again.
         checked: The names of servers whose rules for tools were compared with their tools.
@@ -123,8 +120,7 @@ class Places:
     async def enter(self, upstream: Upstream) -> None:
         """Give a server a place to run, if necessary by ending the one that has been idle longest.
 
-        Raises:
-            RpcError: Too many servers run, or the process ends.
+        Raises RpcError: too many servers run, or the process ends.
         """
         while len(self.running) >= self.max_servers:
             now = asyncio.get_running_loop().time()
@@ -232,8 +228,7 @@ class Upstream:
         Args:
             origin: The origin with which the server's messages about this request are passed on.
 
-        Raises:
-            RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
+        Raises RpcError: the server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
         # Refused, not queued: no peer would bound the memory of requests that wait here.
         if self.is_full:
@@ -319,8 +314,7 @@ class Upstream:
     async def subscribe(self, method: str, params: Raw, origin: Any = None) -> Any:
         """Subscribe the client to a resource, or end that. Return the result.
 
-        Raises:
-            RpcError: As in `call`; or there are too many subscriptions.
+        Raises RpcError: as in `call`; or there are too many subscriptions.
         """
         uri = text_member(params, "uri")
         is_new = method == "resources/subscribe"

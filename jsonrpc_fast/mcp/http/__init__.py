@@ -3,8 +3,7 @@
 A client:
 
     client            `StreamableHttpClient`: the transport
-    event_reader      streams of events, and how they are resumed
-    sending           the HTTP requests, and the session that `initialize` agreed on
+    sending           the HTTP requests, the session that `initialize` agreed on, and streams of events
 
 A server:
 

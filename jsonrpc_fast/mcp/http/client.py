@@ -34,15 +34,18 @@ from ...support import IdKey, check_count, check_headers, check_seconds, id_key
 from ...transports import Channel, Connection, Events, MessageOptions, State
 from ...types import MessageId
 from ..protocol.meta import object_members
-from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
 from .headers import OWN_STATUSES, RequestHeaders
 from .sending import (
+    END_SECONDS,
     EVENT_STREAM,
     STRAY,
     Body,
+    Cursor,
+    EventReader,
     HttpAuth,
     HttpSender,
     NegotiatedSession,
+    SessionEnded,
     content_type,
     fail_after,
     httpx2,
@@ -67,7 +70,6 @@ class _Post:
     Attributes:
         method: The method; "" for a batch.
         ids: The ids of the requests that have no response yet.
-        headers: The headers that depend on the message.
         is_modern: The message belongs to a revision without sessions.
         session: The session that the message was sent in, or that it has begun; None before that, and without one.
         is_accepted: The server responded to the POST with a status of 2xx.
@@ -523,8 +525,7 @@ class StreamableHttpClient(Connection):
     async def _renew(self, session: NegotiatedSession) -> None:
         """Begin a new session, unless this has happened already.
 
-        Raises:
-            ConnectionLost: The server did not respond as it did the first time.
+        Raises ConnectionLost: the server did not respond as it did the first time.
         """
         async with self._renewing:
             if self._session is not session or self.state is not State.RUNNING:

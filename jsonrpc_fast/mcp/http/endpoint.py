@@ -340,16 +340,16 @@ def _is_browser(method: str, headers: Mapping[bytes, bytes]) -> bool:
     return method == "GET" and SESSION_ID not in headers and b"text/html" in headers.get(b"accept", b"")
 
 
-async def _send_metadata(request: AsgiRequest, method: str, text: bytes) -> None:
+async def _send_metadata(request: AsgiRequest, method: str, data: bytes) -> None:
     if method not in ("GET", "HEAD"):
         raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
     fields = [
         (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(text)),
+        (b"content-length", b"%d" % len(data)),
         (b"access-control-allow-origin", b"*"),
         (b"cache-control", b"max-age=3600"),
     ]
-    await request.send_whole(200, fields, b"" if method == "HEAD" else text)
+    await request.send_whole(200, fields, b"" if method == "HEAD" else data)
 
 
 async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:

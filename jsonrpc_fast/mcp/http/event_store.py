@@ -86,12 +86,7 @@ class _Stream:
     """The events of one stream.
 
     Attributes:
-        name: The name of the stream.
         before: The number of the event before the first one that is kept.
-        last: The number of the last event.
-        events: The events that are kept, by number.
-        is_ended: Whether it gets no more events.
-        is_dropped: Whether the store has forgotten it.
         waiters: The followers that wait for the next event, or for the end.
     """
 

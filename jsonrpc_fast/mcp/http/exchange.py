@@ -52,15 +52,10 @@ class ServedRequest(msgspec.Struct, eq=False):
     """One request of a POST. See `Request` in mcp/server/session.
 
     Attributes:
-        message: The message, and its id and method.
         http: The session that it belongs to, if any.
-        session: The connection of that session.
         status: The status of the HTTP response, if it is the only request.
-        index: Its place in the batch.
         is_cancelled: Whether the client has cancelled it, or has disconnected.
-        work: What the function has returned.
         part: Its task, or the part of the POST's task that serves it: what `cancel` cancels.
-        exchange: The exchange, once it is needed.
     """
 
     message: Request
@@ -136,8 +131,7 @@ class Exchange(MessageStream):
     def send(self, data: bytes) -> None:
         """Send a message that belongs to a request of the exchange; after the end, to an earlier one.
 
-        Raises:
-            ConnectionLost: The exchange has ended, and there is no session.
+        Raises ConnectionLost: the exchange has ended, and there is no session.
         """
         if not self.is_ended:
             self.put(data.rstrip(b"\n"))

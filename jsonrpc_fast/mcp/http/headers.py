@@ -99,8 +99,7 @@ def encode_value(value: str | int | bool) -> str:
 def decode_value(text: str) -> str:
     """Return the value that `encode_value` wrote.
 
-    Raises:
-        ValueError: The text is not a value: it has forbidden characters, or its Base64 is invalid.
+    Raises ValueError: the text is not a value: it has forbidden characters, or its Base64 is invalid.
     """
     # Most names pass without the regular expression.
     if text.isascii() and text.isidentifier():
@@ -121,8 +120,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
     Returns:
         By the name of the header, in lower case: the names of the properties that lead to its value in the arguments.
 
-    Raises:
-        ValueError: An annotation `x-mcp-header` breaks the rules of the specification, so the tool must not be used.
+    Raises ValueError: an annotation `x-mcp-header` breaks the rules of the specification, so the tool must not be used.
     """
     found: dict[str, Path] = {}
     for path, part in _parts(schema):
@@ -197,8 +195,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
         admitted: The header fields that have passed before: clients repeat them, and a look-up is cheaper than the
             checks.
 
-    Raises:
-        RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
+    Raises RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
     """
     params, method = message.params, message.method
     meta = object_members(member_of(params, "_meta"))
@@ -224,8 +221,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
     """Check the headers `Mcp-Param-…` of a call against its arguments.
 
-    Raises:
-        RpcError: A header is missing or differs (-32020).
+    Raises RpcError: a header is missing or differs (-32020).
     """
     values = parameter_values(expected, arguments)
     for name in expected:
@@ -243,8 +239,7 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
         header: Its value; None without it.
         read: Returns the value that a text represents; by default the text itself.
 
-    Raises:
-        RpcError: It is missing or differs (-32020).
+    Raises RpcError: it is missing or differs (-32020).
     """
     if header is None:
         raise _mismatch(f"{name} is missing")

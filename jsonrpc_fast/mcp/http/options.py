@@ -65,8 +65,7 @@ class HttpOptions(TypedDict, total=False):
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of an endpoint with their defaults and checks. `HttpOptions` says what they mean.
 
-    Raises:
-        TypeError, ValueError: An option has the wrong type or value.
+    Raises TypeError or ValueError: an option has the wrong type or value.
     """
 
     path: str = "/mcp"

@@ -95,8 +95,7 @@ class EventLog:
     async def stream_of(self, event_id: str) -> str | None:
         """Return the name of the stream that can be resumed after an event; None if it is unknown.
 
-        Raises:
-            Refusal: The store cannot be read (503).
+        Raises Refusal: the store cannot be read (503).
         """
         with _reading():
             return _id(await self._store.stream_of(event_id))
@@ -104,8 +103,7 @@ class EventLog:
     async def follow(self, event_id: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """Yield the ids and data of the events after a given one, then of new ones, until the stream ends.
 
-        Raises:
-            Refusal: Events are missing (410), or the store cannot be read (503).
+        Raises Refusal: events are missing (410), or the store cannot be read (503).
         """
         with _reading():
             # The store may have later events of this stream, but sending them would hide the gap.
@@ -184,7 +182,6 @@ class AsgiRequest:
         claims: The result of the check of the token; None without authorization.
         subject: The user or program that the token identifies; None without authorization.
         is_gone: Whether the client has disconnected, or has stopped reading.
-        is_begun: Whether the response has begun.
         watcher: The task that watches for the disconnection of the client, if there is one.
     """
 
@@ -349,8 +346,7 @@ class ResponseSender:
     async def resume(self, event_id: str, request: AsgiRequest) -> None:
         """Respond to a GET with the events after one that the client has received, until their stream ends.
 
-        Raises:
-            Refusal: See `EventLog.follow`. If the response has begun, it was cut off.
+        Raises Refusal: see `EventLog.follow`. If the response has begun, it was cut off.
         """
         assert self.log is not None
         events = self.log.follow(event_id)

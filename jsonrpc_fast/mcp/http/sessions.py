@@ -198,11 +198,7 @@ class SessionRequests:
         )
 
     async def begin(self, request: AsgiRequest, message: Request) -> None:
-        """Respond to a POST of `initialize`.
-
-        Raises:
-            Refusal: There is no room for another session.
-        """
+        """Respond to a POST of `initialize`. Raises Refusal: there is no room for another session."""
         if not self.sessions.has_room():
             raise Refusal(503, "There are too many sessions.")
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
@@ -227,8 +223,7 @@ class SessionRequests:
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
 
-        Raises:
-            Refusal: There is no such session, or it has too many requests in progress.
+        Raises Refusal: there is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
         connection = session.connection
@@ -278,8 +273,7 @@ class SessionRequests:
     async def get(self, request: AsgiRequest) -> None:
         """Respond to a GET: open the stream of a session, or resume a stream.
 
-        Raises:
-            Refusal: The request cannot be served.
+        Raises Refusal: the request cannot be served.
         """
         id = _id_in(request)
         if not accepts(value_of(request.headers, b"accept"), EVENT_TYPE):
@@ -335,8 +329,7 @@ class SessionRequests:
     async def delete(self, request: AsgiRequest) -> None:
         """Respond to a DELETE: end a session, and cancel what it has in flight.
 
-        Raises:
-            Refusal: There is no such session.
+        Raises Refusal: there is no such session.
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)

@@ -40,11 +40,9 @@ class MessageStream:
 
     Attributes:
         status: The status of the HTTP response for a response that is sent as JSON.
-        fields: Further headers of the HTTP response.
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has not received a message yet.
         is_stored: Whether the client has received an event id, so that the rest goes to the store if it disconnects.
-        is_ended: Whether no more messages follow.
         is_detached: Whether no connection reads it any longer, so that further messages are dropped.
         wants_close: Whether the connection is to be closed before the end.
         appending: The storing of an event that is in progress, or whose writer was cancelled.
@@ -161,8 +159,6 @@ class HttpSession(Transport):
     """A session of 2025-11-25 or earlier, and its `Transport`, whose messages travel in HTTP requests and responses.
 
     Attributes:
-        connection: Its connection, until it is closed.
-        posts: The number of HTTP requests in progress.
         streams: The number of streams that it has had.
         requests: The client's requests that have no response yet, by id.
         buffered: The number of bytes that wait in the exchanges.

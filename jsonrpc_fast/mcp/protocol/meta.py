@@ -97,8 +97,6 @@ class ListMethod(NamedTuple):
     Attributes:
         kind: The capability that it needs, and the kind for `list_changed`.
         member: The member of the result with the items.
-        key: The member that identifies an item.
-        type: The class of an item.
     """
 
     kind: FeatureKind
@@ -159,8 +157,7 @@ class Prefixes:
     def add(self, server: str, prefix: str | None = None) -> None:
         """Add a server, whose names begin with a prefix: its name and the separator, if none is given.
 
-        Raises:
-            ValueError: The names of two servers make the names of their tools ambiguous.
+        Raises ValueError: the names of two servers make the names of their tools ambiguous.
         """
         prefix = server + self._separator if prefix is None else prefix
         # If one prefix began with another, a name would have two meanings: `a_b_c` could be of `a` or of `a_b`.

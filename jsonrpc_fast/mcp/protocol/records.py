@@ -45,9 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         Args:
             version: The revision whose members are checked; None: the members of all revisions.
 
-        Raises:
-            ValueError: `obj` is not an object or is too large, or a member is missing or of the wrong type. The text
-                names the member.
+        Raises ValueError: `obj` is not an object or is too large, or a member is missing or of the wrong type. The text
+        names the member.
         """
         if not isinstance(obj, dict):
             raise ValueError(f"{path or 'the value'} must be an object")
@@ -112,9 +111,7 @@ class RecordMember(NamedTuple):
     """One member of a record.
 
     Attributes:
-        attribute: The name of the Python field.
         type: The type of the value: a Record, a list of a Record, or a plain type.
-        is_required: Whether the member must be present.
         scalar: The type, if it is one whose values are used unchanged.
     """
 
@@ -131,8 +128,7 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, RecordMember
     Args:
         version: Only the members that this revision defines; None: those of all revisions.
 
-    Raises:
-        ValueError: The version is unknown.
+    Raises ValueError: the version is unknown.
     """
     position = None if version is None else VERSIONS.index(version)
     members = {}

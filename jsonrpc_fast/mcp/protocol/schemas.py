@@ -39,7 +39,6 @@ class SchemaFault(NamedTuple):
     Attributes:
         path: The JSON pointer (RFC 6901) to the place in the value; "" for the whole value.
         keyword: The JSON Schema keyword; "depth" if the value nests too deep or is too large; "" if unknown.
-        message: The rule, for people and models.
     """
 
     path: str

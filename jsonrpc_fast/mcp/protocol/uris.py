@@ -59,8 +59,7 @@ def uri_faults(uri: object) -> list[str]:
 def check_uri(uri: object) -> str:
     """Return a URI if it is valid.
 
-    Raises:
-        RpcError: The URI is not valid (-32602). The message names all faults, without the URI.
+    Raises RpcError: the URI is not valid (-32602). The message names all faults, without the URI.
     """
     faults = uri_faults(uri)
     if isinstance(uri, str) and not faults:
@@ -299,11 +298,7 @@ class Expression:
 
 
 def template_parts(template: str) -> Iterator[str | Expression]:
-    """Yield the text and the expressions of a template, in turn.
-
-    Raises:
-        ValueError: `template` is not a template.
-    """
+    """Yield the text and the expressions of a template, in turn. Raises ValueError: `template` is not a template."""
     for index, part in enumerate(re.split(r"\{([^{}]*)\}", template)):
         # Text that only looks like an expression would otherwise appear in the URI.
         if not index % 2 and ("{" in part or "}" in part):
@@ -335,12 +330,7 @@ class UriTemplate:
     Args:
         template: The template: text with expressions such as `{name}`, `{+path}`, `{/segments*}` and `{?query,page}`.
 
-    Attributes:
-        names: The names of the variables.
-        unsafe_parts: Whether `match` accepts unsafe parts.
-
-    Raises:
-        ValueError: This is not a template, it names a variable twice, or nothing separates two of its expressions.
+    Raises ValueError: this is not a template, it names a variable twice, or nothing separates two of its expressions.
     """
 
     __slots__ = ("_has_folder", "_parts", "names", "template", "unsafe_parts")
@@ -377,8 +367,7 @@ class UriTemplate:
         A value is a str; with `*` it is a list or a dict. Undefined variables are left out, where an operator allows
         them. Bytes that are not UTF-8 become surrogates, as in `os.fsdecode`.
 
-        Raises:
-            UnsafePart: The URI matches, but has an unsafe part that the template does not allow.
+        Raises UnsafePart: the URI matches, but has an unsafe part that the template does not allow.
         """
         values: dict[str, Any] = {}
         start = 0

@@ -141,11 +141,7 @@ def since(version: str) -> tuple[str, ...]:
 
 
 def in_order(versions: Sequence[str]) -> tuple[str, ...]:
-    """Sort versions, the oldest first.
-
-    Raises:
-        ValueError: A version is unknown, or no version is given.
-    """
+    """Sort versions, the oldest first. Raises ValueError: a version is unknown, or no version is given."""
     unknown = [version for version in versions if version not in REVISIONS]
     if unknown or not versions or isinstance(versions, str):
         raise ValueError(f"versions must be some of {', '.join(VERSIONS)}")

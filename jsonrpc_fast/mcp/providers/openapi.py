@@ -44,11 +44,7 @@ def description_of(item: Mapping[str, Any]) -> str | None:
 
 
 class Document:
-    """A document whose parts refer to each other.
-
-    Raises:
-        TypeError: `content` is not a mapping.
-    """
+    """A document whose parts refer to each other. Raises TypeError: `content` is not a mapping."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         if not isinstance(content, Mapping):
@@ -64,8 +60,7 @@ class Document:
     def resolved(self, value: Any) -> dict[str, Any]:
         """Return the object that a value is or refers to.
 
-        Raises:
-            ValueError: It is not an object, or a reference leads nowhere, out of the document or back to itself.
+        Raises ValueError: it is not an object, or a reference leads nowhere, out of the document or back to itself.
         """
         # Bounded, because references may form a cycle.
         for _ in range(64):
@@ -79,8 +74,7 @@ class Document:
     def object_schema(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
         """Return the schema of an object with these properties and no others.
 
-        Raises:
-            ValueError: A schema or a reference is invalid.
+        Raises ValueError: a schema or a reference is invalid.
         """
         names: dict[str, str] = {}  # of the definitions, by reference
         schema: dict[str, Any] = {

@@ -42,8 +42,7 @@ class NotSendable(EncodeError):
 def sendable(value: Any) -> tuple[Any, bytes]:
     """Return a value in JSON types, as `to_json` makes them, and the JSON text.
 
-    Raises:
-        NotSendable: The value cannot be sent.
+    Raises NotSendable: the value cannot be sent.
     """
     try:
         converted = to_json(value)
@@ -71,8 +70,7 @@ def check_depth(value: Any) -> None:
 def sendable_text(text: str) -> str:
     """Return a text if it can be sent.
 
-    Raises:
-        NotSendable: It has a lone surrogate, as names of files that are not UTF-8 do.
+    Raises NotSendable: it has a lone surrogate, as names of files that are not UTF-8 do.
     """
     if not text.isascii() and has_surrogates(text):
         raise NotSendable("str is not valid UTF-8: surrogates not allowed")
@@ -151,8 +149,7 @@ _VERSIONS: Final = {"audio": since("2025-03-26"), "resource_link": since("2025-0
 def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
     """Return the content blocks for a list of blocks and strings that a function returned.
 
-    Raises:
-        TypeError: The value is anything else.
+    Raises TypeError: the value is anything else.
     """
     # A str is a sequence, too: its characters would become blocks.
     blocks = value if isinstance(value, (list, tuple)) else None
@@ -173,8 +170,7 @@ def _is_block_like(item: Any) -> bool:
 def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     """Return the messages for a string, a message, or a list of these that the function of a prompt returned.
 
-    Raises:
-        TypeError: The value is anything else.
+    Raises TypeError: the value is anything else.
     """
     # A single message is treated as a list of one.
     messages = value if isinstance(value, (list, tuple)) else [value]
@@ -191,8 +187,7 @@ def sampling_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
     Args:
         messages: Texts of the user, and messages whose content is a str, a block, or a list of blocks.
 
-    Raises:
-        TypeError: A message is anything else.
+    Raises TypeError: a message is anything else.
     """
     made = []
     for _, message in _messages(messages):
@@ -214,8 +209,7 @@ def _messages(messages: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:
     """Return the `GetPromptResult` for what the function of a prompt returned.
 
-    Raises:
-        TypeError: The value is anything else.
+    Raises TypeError: the value is anything else.
     """
     if value is not None and not isinstance(value, (str, list, tuple)):
         value = _members(value, "")
@@ -238,8 +232,7 @@ def made_contents(uri: str, value: Any, shown: Resource | ResourceTemplate | Non
         shown: The resource, or its template: its MIME type is that of the contents, and its `_meta` that of contents
             without one. None: the resource is not registered here.
 
-    Raises:
-        TypeError: The value is anything else.
+    Raises TypeError: the value is anything else.
     """
     mime_type = None if shown is None or shown.mime_type is UNSET else shown.mime_type
     result: dict[str, Any] = {}

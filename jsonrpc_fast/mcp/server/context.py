@@ -33,7 +33,6 @@ class ContextServer(NamedTuple):
 
     Attributes:
         seal: Makes and opens the `requestState` of modern clients.
-        read: Returns the `ReadResourceResult` of a resource.
     """
 
     seal: StateSeal
@@ -514,8 +513,7 @@ class Context:
 def open_inputs(context: Context) -> Inputs:
     """Return the input of a modern request, which is read when it is first needed.
 
-    Raises:
-        RpcError: `inputResponses` or `requestState` is invalid (-32602).
+    Raises RpcError: `inputResponses` or `requestState` is invalid (-32602).
     """
     if context._inputs is None:
         request = context._request

@@ -56,8 +56,7 @@ class Form:
     Args:
         value_type: The type of the contents; None: they stay dicts.
 
-    Raises:
-        ValueError: The schema is invalid.
+    Raises ValueError: the schema is invalid.
     """
 
     __slots__ = ("_schema", "_type", "schema")
@@ -70,8 +69,7 @@ class Form:
     def read(self, content: Any) -> Any:
         """Check the user's input, and convert it to the type of the contents.
 
-        Raises:
-            InvalidInput: It does not match the form.
+        Raises InvalidInput: it does not match the form.
         """
         faults = self._schema.faults(content)
         if faults and isinstance(content, dict):
@@ -106,11 +104,7 @@ def _form_of_type(type_: Any) -> Form:
 
 
 def action_of(result: Mapping[str, Any]) -> Action:
-    """Return the action in a client's response.
-
-    Raises:
-        InvalidInput: The response has no valid action.
-    """
+    """Return the action in a client's response. Raises InvalidInput: the response has no valid action."""
     action = result.get("action")
     actions = get_args(Action)
     if action not in actions:

@@ -97,8 +97,7 @@ class ThreadFunction:
     It gets a copy of the context variables of its request. A thread cannot be interrupted: if the request is cancelled,
     the function continues and its result is dropped. It can check `Context.is_cancelled`.
 
-    Raises:
-        TypeError: The function is async.
+    Raises TypeError: the function is async.
     """
 
     __slots__ = ("_context_name", "_function", "_handler")
@@ -139,14 +138,10 @@ class RegisteredFunction:
     Attributes:
         is_async: Whether it returns an awaitable; other functions may do so, too.
         description: The docstring of the function, without its part about parameters; None without one.
-        name: The name of the function.
-        parameters: The parameters that are arguments, by name.
-        takes_context: Whether a call needs a context.
         returns: The annotation of the result; `Parameter.empty` without one.
 
-    Raises:
-        TypeError: The function is not callable, its signature breaks the rules of this module, or a type is not
-            supported. The text names the role, the name and the parameter.
+    Raises TypeError: the function is not callable, its signature breaks the rules of this module, or a type is not
+    supported. The text names the role, the name and the parameter.
     """
 
     def __init__(
@@ -226,8 +221,7 @@ class RegisteredFunction:
             strict: If False, strings are converted where the type requires it: to numbers, booleans and so on, and as
                 JSON texts to arrays and objects.
 
-        Raises:
-            Misfit: An argument is missing, unknown, or of the wrong type.
+        Raises Misfit: an argument is missing, unknown, or of the wrong type.
         """
         if self._arguments is None:
             return dict(arguments)

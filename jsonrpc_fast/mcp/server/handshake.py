@@ -38,13 +38,7 @@ from ..protocol.meta import (
     method_not_found,
     object_members,
 )
-from ..protocol.versions import (
-    HANDSHAKE_VERSIONS,
-    MODERN_VERSIONS,
-    REVISIONS,
-    Revision,
-    in_order,
-)
+from ..protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision, in_order
 
 _MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
@@ -65,7 +59,6 @@ class RequestRules(NamedTuple):
     """The rules for serving one request.
 
     Attributes:
-        client_capabilities: The capabilities of the client.
         client_info: Name and version of the client; None if a modern client did not send them.
         progress_token: The token for progress notifications; None: send none.
         log_level: The minimum level of log messages for this request; None: send none. Only for modern requests: a
@@ -81,8 +74,7 @@ class RequestRules(NamedTuple):
     def require(self, capability: str) -> None:
         """Check that the client has a capability.
 
-        Raises:
-            RpcError: The client lacks the capability (-32021; -32600 before 2026-07-28).
+        Raises RpcError: the client lacks the capability (-32021; -32600 before 2026-07-28).
         """
         if self.client_capabilities.supports(capability):
             return
@@ -98,15 +90,12 @@ class ServerHandshake:
 
     Args:
         capabilities: The capabilities of the server. Each client gets the members that its revision defines.
-        cache_hints: The members of cacheable results (2026-07-28).
 
     Attributes:
         declared: The names of those that methods need, of `CAPABILITIES`.
         session: The rules that `initialize` agreed on; None without a legacy session.
-        is_initialized: Whether the legacy client has sent `notifications/initialized`.
 
-    Raises:
-        ValueError: A version is unknown, or no version is given.
+    Raises ValueError: a version is unknown, or no version is given.
     """
 
     def __init__(
@@ -137,8 +126,7 @@ class ServerHandshake:
         Returns:
             The rules for a handler, or the result if the handshake itself serves the request.
 
-        Raises:
-            RpcError: The request is refused with this error.
+        Raises RpcError: the request is refused with this error.
         """
         # An array has no `_meta`, and neither have absent params: then the request is legacy.
         members = params if type(params) is dict else object_members(params)

@@ -95,8 +95,7 @@ class StateSeal:
     def open(self, token: object, method: str, params: Mapping[str, Any], subject: object) -> bytes:
         """Return the content of a token. The arguments are those of `seal`.
 
-        Raises:
-            RpcError: The token is not valid for this request (-32602).
+        Raises RpcError: the token is not valid for this request (-32602).
         """
         # Checked before it is decoded, because the client chooses its length.
         if not isinstance(token, str) or len(token) > 2 * MAX_STATE_BYTES:  # base64 takes a third more
@@ -194,8 +193,7 @@ class Inputs:
     Attributes:
         state: The values that the function keeps between rounds (`Context.state`).
 
-    Raises:
-        RpcError: `inputResponses` or `requestState` is invalid (-32602).
+    Raises RpcError: `inputResponses` or `requestState` is invalid (-32602).
     """
 
     def __init__(self, method: str, params: Mapping[str, Any], seal: StateSeal, subject: object) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...errors import StateError
-from ...support import on_failure
+from ...support import is_failure, on_failure
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""
@@ -89,10 +89,11 @@ class Lifespan:
         if (task := self._leave()) is not None:
             await asyncio.shield(task)
 
-    def cancel(self) -> None:
-        """Cancel a lifespan that does not end."""
+    async def cancel(self) -> None:
+        """Cancel a lifespan that does not end, and wait for it for a second."""
         if self._task is not None:
             self._task.cancel()
+            await asyncio.wait([self._task], timeout=_CANCEL_SECONDS)
 
     def _leave(self) -> asyncio.Task[None] | None:
         """Decrement the user count. Return the task that ends, if this was the last one."""
@@ -175,26 +176,22 @@ class LifespanHolder:
             self._entering = None
 
     async def _enter(self) -> None:
-        entering = asyncio.ensure_future(self._lifespan.__aenter__())
+        await self._in_time(self._lifespan.__aenter__(), "the lifespan did not begin in time")
 
-        async def undo() -> None:
-            entering.cancel()
-            await asyncio.wait([entering])
-
-        await self._settle(entering, undo, "the lifespan did not begin in time")
-
-    async def _settle(self, step: asyncio.Future[Any], undo: Callable[[], Awaitable[None]], late: str) -> None:
-        """Wait until the lifespan has begun or ended. Undo the step if it is late or this is cancelled."""
-        is_late = True
+    async def _in_time(self, step: Awaitable[Any], late: str) -> None:
+        """Await the begin or the end of the lifespan."""
+        limit = asyncio.timeout(self._seconds)
         try:
-            await asyncio.wait([step], timeout=self._seconds)
-            is_late = not step.done()
-        finally:
-            if not step.done():
-                await undo()
-        if not step.done() or step.cancelled():
-            raise TimeoutError(late) if is_late else RuntimeError("the lifespan raised CancelledError")
-        step.result()
+            async with limit:
+                await step
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(late) from None
+            raise
+        except asyncio.CancelledError as error:
+            if not is_failure(error):
+                raise
+            raise RuntimeError("the lifespan raised CancelledError") from None
 
     async def leave(self) -> None:
         """Leave the lifespan, if it was entered or is being entered.
@@ -210,11 +207,5 @@ class LifespanHolder:
             await asyncio.wait([entering])
         if self.is_entered and self._entering is not None:
             self.is_entered, self._entering = False, None
-            leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
-
-            async def undo() -> None:
-                self._lifespan.cancel()
-                await asyncio.wait([leaving], timeout=_CANCEL_SECONDS)
-                leaving.cancel()
-
-            await self._settle(leaving, undo, "the lifespan did not end in time")
+            async with on_failure(self._lifespan.cancel):
+                await self._in_time(self._lifespan.__aexit__(None, None, None), "the lifespan did not end in time")

@@ -171,8 +171,7 @@ def _completed(handshake: ServerHandshake, result: Any, context: Context) -> Any
 def find(server: Registry, method: str, params: dict[str, Any], declared: AbstractSet[str]) -> tuple[Method, bool]:
     """Return the function that serves a request, and whether it is async.
 
-    Raises:
-        RpcError: The method is not found (-32601).
+    Raises RpcError: the method is not found (-32601).
     """
     if method == "tools/call" and (tool := own_tool(server, params, declared)) is not None:
         return partial(_run_tool, tool), tool.function.is_async
@@ -505,11 +504,7 @@ async def _complete(server: Registry, params: dict[str, Any], context: Context) 
 
 
 async def _provided(method: str, mount: Mount, context: Context) -> list[Definition]:
-    """Return the items of a provider, with the names that they have here.
-
-    Raises:
-        Exception: The provider raised it.
-    """
+    """Return the items of a provider, with the names that they have here. Raises Exception: the provider raised it."""
     kind, _, _, type_ = LIST_METHODS[method]
     items: list[Definition] = []
     for item in await mount.provider.list_items(method, context):
@@ -565,8 +560,7 @@ def _shown(id: MessageId) -> str:
 def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str, Any]:
     """Return the result for an exception of a tool: it shows the text of a `ToolError`. Others are logged.
 
-    Raises:
-        RpcError: The tool raised it.
+    Raises RpcError: the tool raised it.
     """
     # The function chose this error for the client, so it is not a failure of the tool.
     if isinstance(error, RpcError):
@@ -586,8 +580,7 @@ def _late(tool: RegisteredTool) -> ToolError:
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
     """Call the function of a method or a notification and return its result in JSON.
 
-    Raises:
-        RpcError: The function raised it, or its result cannot be sent (-32603).
+    Raises RpcError: the function raised it, or its result cannot be sent (-32603).
     """
     given = dict(params)
     # It belongs to the protocol and is not a parameter of the function: `Context.meta` has it.
@@ -610,8 +603,7 @@ async def _read_by(
 ) -> Any:
     """Call the function of a resource.
 
-    Raises:
-        RpcError: There is no such resource, because its path would leave a folder: see `safe_join`.
+    Raises RpcError: there is no such resource, because its path would leave a folder: see `safe_join`.
     """
     try:
         return await _awaited(registered.function.invoke(parts, context))
@@ -752,8 +744,7 @@ def paginate(
     Returns:
         The items of the page, and the cursor of the next page or None.
 
-    Raises:
-        RpcError: The cursor is invalid (-32602).
+    Raises RpcError: the cursor is invalid (-32602).
     """
     if page_size is None and cursor is None:
         return [*items], None

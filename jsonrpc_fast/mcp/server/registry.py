@@ -17,11 +17,7 @@ from msgspec import UNSET
 
 from ...handlers import CallNext
 from ...handlers.params import UndefinedName
-from ..protocol.capabilities import (
-    ListChanged,
-    Resources,
-    ServerCapabilities,
-)
+from ..protocol.capabilities import ListChanged, Resources, ServerCapabilities
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import LIST_METHODS, TASKS_EXTENSION, FeatureKind, Prefixes
 from ..protocol.records import EmptyObject
@@ -38,11 +34,7 @@ SCOPE: Final = r"[!#-\[\]-~]+"
 
 
 def as_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
-    """Return scopes as a set.
-
-    Raises:
-        TypeError: They are not an iterable of strings.
-    """
+    """Return scopes as a set. Raises TypeError: they are not an iterable of strings."""
     found: list[Any] = [None]
     if isinstance(scopes, Iterable) and not isinstance(scopes, (str, Mapping)):
         found = list(scopes)
@@ -68,8 +60,7 @@ def declared_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
 def scopes_of(claims: Any) -> frozenset[str]:
     """Return the scopes in claims: `scope` (a string, or several), `scp` or `scopes`, as a member or an attribute.
 
-    Raises:
-        TypeError: They are of another type.
+    Raises TypeError: they are of another type.
     """
     # `scope` is that of RFC 9068; some issuers write `scp`.
     for name in ("scope", "scp", "scopes"):
@@ -167,7 +158,6 @@ class Registry:
     """Tools, prompts and resources by name or URI, methods and notifications, and providers.
 
     Attributes:
-        resource_templates: Resource templates by URI template.
         methods: Functions by method, for methods of extensions and tasks.
         mounts: The providers, in the order they were mounted.
         has_tasks: Whether a registered tool may run as a task.
@@ -175,7 +165,6 @@ class Registry:
         shared: The part that functions reach through their context.
         middleware: The functions around every method, the outermost first.
         page_size: Number of items on one page of a list; None: all of them.
-        shadowed: The hidden names that were logged.
     """
 
     tasks: TaskStore
@@ -206,8 +195,7 @@ class Registry:
     def complete(self) -> None:
         """Register the functions whose annotations name what was not defined when they were decorated.
 
-        Raises:
-            TypeError: A name is still not defined.
+        Raises TypeError: a name is still not defined.
         """
         self._register_waiting()
         if self._waiting:
@@ -243,8 +231,7 @@ class Registry:
         Args:
             name: The name; for a resource its URI or URI template.
 
-        Raises:
-            KeyError: Nothing is registered by this name.
+        Raises KeyError: nothing is registered by this name.
         """
         self.complete()
         del next((found for found in self._of(kind) if name in found), {})[name]

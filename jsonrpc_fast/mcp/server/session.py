@@ -65,9 +65,6 @@ class Request(Protocol):
 
     Attributes:
         id: The id of the request; None for a notification.
-        is_notification: Whether the message is a notification.
-        is_cancelled: Whether the client has cancelled the request.
-        peer: The sender as the transport knows it.
         session: The session; None for a request without one.
         destination: The HTTP request; None: the stream of the session.
     """
@@ -104,7 +101,6 @@ class FrontSession(McpSession):
 
     Attributes:
         log_level: The minimum level of log messages for a legacy client; "info" if it has set none.
-        subscriptions: The subscriptions of the client.
     """
 
     def __init__(

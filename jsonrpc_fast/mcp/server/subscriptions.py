@@ -54,10 +54,8 @@ class SubscriptionStream(msgspec.Struct, frozen=True, eq=False):
     """A stream that `subscriptions/listen` opened.
 
     Attributes:
-        id: The id of the request.
         filter: The part of the client's filter that the server supports.
         destination: The place for its notifications; None: the stream of the connection.
-        ended: Set when this side ends it.
     """
 
     id: MessageId
@@ -166,11 +164,7 @@ class ClientSubscriptions:
         self._uris: set[str] = set()  # subscribed by a legacy client
 
     def open(self, id: MessageId, filter: object, destination: Destination | None = None) -> SubscriptionStream:
-        """Open a stream.
-
-        Raises:
-            RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
-        """
+        """Open a stream. Raises RpcError: the filter is invalid (-32602), or there are too many streams (-32603)."""
         # The filter is checked first, so that an invalid one gets -32602 even when there is no room.
         stream = SubscriptionStream(id, self._supported(filter), destination)
         if len(self.streams) >= MAX_STREAMS:
@@ -194,8 +188,7 @@ class ClientSubscriptions:
     def subscribe(self, uri: str) -> None:
         """Subscribe a legacy client to a resource.
 
-        Raises:
-            RpcError: The URI is too long (-32602), or there are too many subscriptions (-32603).
+        Raises RpcError: the URI is too long (-32602), or there are too many subscriptions (-32603).
         """
         if len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS:
             raise RpcError.invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")

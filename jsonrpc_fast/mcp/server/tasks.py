@@ -37,7 +37,6 @@ class Task:
 
     Attributes:
         owner: The subject of the token; None if it is unknown.
-        status: "working", "input_required", "completed", "failed" or "cancelled".
         status_message: A text about the status for people, or None.
         outcome: The `result` or the `error` of the call, once there is one.
     """

@@ -54,8 +54,7 @@ class OutputType:
     Attributes:
         plain: The class of the values, or None.
 
-    Raises:
-        ValueError: The schema is invalid.
+    Raises ValueError: the schema is invalid.
     """
 
     __slots__ = ("_decode", "_is_wrapped", "_pydantic", "_schema", "plain", "schema")
@@ -74,8 +73,7 @@ class OutputType:
     def structure(self, value: Any) -> tuple[str, Any, list[SchemaFault]]:
         """Return the text of a value, its structured content, and the faults of the content.
 
-        Raises:
-            NotSendable: The value cannot be written as JSON.
+        Raises NotSendable: the value cannot be written as JSON.
         """
         # Fast path: such a value needs neither a conversion nor a check. NaN and infinity have no JSON form.
         if type(value) is self.plain and (type(value) is not float or isfinite(value)):
@@ -116,8 +114,7 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
     Returns:
         The type; None if the results have no schema.
 
-    Raises:
-        TypeError: There is no schema, but `is_required`.
+    Raises TypeError: there is no schema, but `is_required`.
     """
     annotation = _value_of(annotation)
     if _is_silent(annotation):
@@ -175,9 +172,8 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 class CheckedTool:
     """A tool with compiled schemas.
 
-    Raises:
-        ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
-            (specification 2025-11-25, "Tool Names"). The text names the tool.
+    Raises ValueError: a schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
+    (specification 2025-11-25, "Tool Names"). The text names the tool.
     """
 
     __slots__ = ("_input", "_is_strict", "_is_structured", "_is_text", "_output", "tool")

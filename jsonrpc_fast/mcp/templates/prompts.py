@@ -54,7 +54,6 @@ class TemplateFile:
 
     Attributes:
         name: The path of the file inside the folder.
-        text: The contents of the file.
         signature: The file's modification time, size and inode number: it differs when the file has changed.
     """
 
@@ -81,7 +80,6 @@ class Folder:
     """The contents of a folder.
 
     Attributes:
-        files: The templates by name, sorted.
         skipped: The reasons why files are not templates, by name.
     """
 
@@ -209,8 +207,6 @@ class Changes:
     """The changes that a `refresh` found.
 
     Attributes:
-        prompts: Whether the list of prompts has changed.
-        resources: Whether the list of resources has changed.
         updated: The URIs of the resources whose text has changed.
     """
 
@@ -224,9 +220,6 @@ class _TemplatePrompt:
     """A template that is a prompt.
 
     Attributes:
-        prompt: The record of the prompt.
-        template: The name of the template.
-        values: The known values of every argument.
         is_dynamic: Its includes depend on the arguments, so it may accept more arguments.
     """
 
@@ -253,8 +246,7 @@ class TemplatePrompts:
     Every method blocks, for up to RENDER_SECONDS per template, and may be called from any thread. Call `close`
     at the end.
 
-    Raises:
-        NotADirectoryError: `directory` is not a folder.
+    Raises NotADirectoryError: `directory` is not a folder.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -295,9 +287,8 @@ class TemplatePrompts:
     def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
         """Return a rendered prompt (`GetPromptResult`), one message of the user; None for an unknown prompt.
 
-        Raises:
-            RpcError: -32602 for invalid arguments, with the names of missing ones; -32603 if the template fails or
-                exceeds a limit.
+        Raises RpcError: -32602 for invalid arguments, with the names of missing ones; -32603 if the template fails or
+        exceeds a limit.
         """
         # One snapshot for the whole call: `refresh` may replace it in another thread.
         snapshot = self._snapshot

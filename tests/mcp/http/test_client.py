@@ -17,7 +17,7 @@ import pytest
 from jsonrpc_fast import mcp
 from jsonrpc_fast.codec import Notification, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
-from jsonrpc_fast.mcp.http import event_reader
+from jsonrpc_fast.mcp.http import sending
 from jsonrpc_fast.mcp.http.client import MAX_OPEN_REQUESTS, StreamableHttpClient
 from jsonrpc_fast.profile import MCP_2025_03_26, MCP_2025_11_25
 
@@ -207,7 +207,7 @@ async def test_a_stream_that_breaks_is_resumed_after_its_last_event() -> None:
 
 
 async def test_resuming_a_stream_fails_after_some_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_reader, "_MAX_BACKOFF_SECONDS", 0.06)
+    monkeypatch.setattr(sending, "_MAX_BACKOFF_SECONDS", 0.06)
 
     async def answer(request: HttpRequest, reply: Reply) -> None:
         if request.method == "POST":
@@ -349,8 +349,8 @@ async def test_a_get_stream_that_finds_the_session_ended_begins_another_one() ->
 async def test_a_get_stream_that_was_given_up_is_opened_again_with_the_next_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(event_reader, "_MAX_BACKOFF_SECONDS", 0.06)
-    monkeypatch.setattr(event_reader, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "_MAX_BACKOFF_SECONDS", 0.06)
+    monkeypatch.setattr(sending, "RETRY_SECONDS", 0.05)
     given_up, opened = asyncio.Event(), asyncio.Event()
     is_down = True
 
