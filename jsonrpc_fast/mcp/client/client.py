@@ -1,16 +1,7 @@
 """The client: one connection to one server, for scripts and tests.
 
-Rules:
-  - Results are returned as dicts, whose members keep the protocol's spelling. Only `client.server.capabilities`,
-    `client.server.info` and the arguments of `connect` are typed.
-  - A failed tool is a result with `isError`. An error response is raised as RpcError. A result that breaks the protocol
-    is raised as InvalidResponse; as ParseError if it breaks the rules of JSON-RPC.
-  - `handlers` serve the server's requests; other requests get the error -32601. Up to 2025-11-25 the server asks with
-    requests of its own. In 2026-07-28 its result asks for input, and the client repeats the request with that input, at
-    most MAX_ROUNDS times, before the method returns.
-  - A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares an
-    extension, otherwise it is an InvalidResponse.
-  - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
+Results are dicts with the protocol's names. A timeout covers the whole method: all pages of a list, and all rounds of
+input (2026-07-28), at most MAX_ROUNDS, including the handlers between them.
 """
 
 from __future__ import annotations
@@ -122,6 +113,8 @@ class Client(Caller):
       - `on_progress`: Called with each progress: a dict with `progress`, and perhaps `total` and `message`. If it is
         async, the calls are awaited one after another before the method returns. An exception that it raises is
         reported as a fault (see `hooks`).
+
+    A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares one.
 
     All methods raise RpcError, CallTimeout and ConnectionLost; StateError outside `async with`; TypeError or ValueError
     for arguments that the protocol does not allow; InvalidResponse or ParseError for results that break it.

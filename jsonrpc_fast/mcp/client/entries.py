@@ -4,12 +4,8 @@
                     "db": {"type": "http", "url": "https://db.example/mcp", "auth": "${TOKEN}"},
                     "hr": {"url": "https://hr.example/mcp", "auth": "oauth", "headers": {"X-Tenant": "7"}}}}
 
-Rules:
-  - A `${…}` that is neither replaced nor has a default is an error: such values come from the host's user, or name
-    folders that only the host knows.
-  - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
-    transport of 2024-11-05, is not supported.
-  - No error shows a value. Members that are not read are ignored.
+No error shows a value. A `${…}` that is neither replaced nor has a default is an error: such values come from the
+host's user, or name folders that only the host knows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """The client's side of the handshake, without IO: the next request, and the facts about the server in the responses.
 
 Rules:
-  - Mode "legacy": send `initialize` with the latest version that this client supports, and fail if the server chooses
-    one that it does not.
-  - Mode "modern": send `server/discover`, and `_meta` with every request after it.
-  - Mode "auto": probe with `server/discover`. After an error -32022 that names a common modern version, probe again
-    with it; if it names only versions that this client does not support, fail. Any other error, a timeout, or a result
-    without a common version means a legacy server: send `initialize`. If that gets the error -32022, the server was
-    only slow: probe again, once.
+  - Mode "auto" probes with `server/discover`. After an error -32022 that names a common modern version it probes again
+    with that; if the error names only unsupported versions, it fails. Any other error, a timeout, or a result without a
+    common version means a legacy server: `initialize`. If that gets -32022, the server was only slow: it probes again,
+    once.
   - A connection lost before the end of the handshake may be due to the probe: `restarted` begins again without it.
 
 Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
@@ -120,7 +117,7 @@ class ClientHandshake:
 
     Args:
         capabilities: What the client supports. Each server gets the members that its revision defines.
-        mode: "legacy", "modern" or "auto", see the rules of this module; or the only version that is supported.
+        mode: "legacy": only `initialize`; "modern": only `server/discover`; "auto"; or the only version to support.
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
     Attributes:

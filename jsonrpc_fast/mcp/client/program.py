@@ -1,9 +1,6 @@
 """A server that is a program. Its last output is added to the error if it ends or does not respond.
 
-Rules:
-  - A report has the last 20 lines of stderr, and up to 3 lines of the first 4 KiB of stdout that are not messages. Long
-    lines are cut.
-  - stdout ends a moment before the exit status is known, so a report waits for it, at most EXIT_SECONDS.
+A report has the last 20 lines of stderr, and up to 3 lines of the first 4 KiB of stdout that are not messages.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The session of a client: it performs the handshake and serves the server's requests and notifications.
-
-Rules:
-  - A request goes through the handshake, then to the handler of its method; without a handler it gets the error -32601,
-    and a notification goes to `on_notification`.
-"""
+"""The session of a client: it performs the handshake and serves the server's requests and notifications."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The features of the servers of one client: the owner of each name and URI, and the lists.
 
-Rules:
-  - URIs are not changed, because results of tools contain them. If all servers fail, a list is an error, because an
-    empty one would look like success.
+If all servers fail, a list is an error, because an empty one would look like success.
 """
 
 from __future__ import annotations

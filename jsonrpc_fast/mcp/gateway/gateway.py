@@ -1,12 +1,7 @@
 """A gateway: one MCP server for the clients, made of many.
 
-    gateway = Gateway({"db": "https://db.example/mcp", "fs": ["npx", "server-filesystem", "/data"]})
-    gateway.serve_stdio()
-
-Rules:
-  - Each client has its own servers, because a server keeps state of its client and sends requests to it, and the
-    messages do not say which client is meant. Servers are started when the client first needs them; the first client
-    of all needs them for their instructions. `modern` says which requests of 2026-07-28 belong to one client.
+Each client has its own servers, because a server keeps state of its client and sends requests to it, and the messages
+do not say which client is meant. `modern` says which requests of 2026-07-28 belong to one client.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """One server of a gateway, for one client.
 
 Rules:
-  - The server is started with the first request for it, and told the client's own name and capabilities. A client with
-    a handshake is served by the handshake if the server has one, and a client of 2026-07-28 without it.
-  - If the server needs a sign-in, the person signs in before it is started. One sign-in serves all clients.
+  - A client with a handshake is served by the handshake if the server has one, and a client of 2026-07-28 without it. A
+    server with a handshake gets nothing that only 2026-07-28 has.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same. A
     message of the server that does not say which request it belongs to goes to the latest one in flight.
-  - A server with a handshake gets nothing that only 2026-07-28 has.
 """
 
 from __future__ import annotations

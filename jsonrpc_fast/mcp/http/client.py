@@ -1,14 +1,10 @@
 """A connection to an MCP server over Streamable HTTP, on httpx2.
 
 Rules:
-  - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were
-    sent before it, and notifications wait for each other. Both wait for `initialize`.
-  - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
-    another id is reported as a fault and settles nothing.
-  - A request that gets no response affects no other, and fails through `onfail`: with HttpStatusError, InvalidResponse,
-    ConnectionLost, CallTimeout, or an exception of `auth`. The exceptions of this package contain no part of a body.
-  - Up to 2025-11-25, a stream that ends too early is resumed after its last event id. The GET stream of the server is
-    opened after `notifications/initialized`, if the server has one.
+  - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were sent before
+    it, and notifications wait for each other. Both wait for `initialize`.
+  - A request that gets no response affects no other, and fails through `onfail`. The exceptions of this package contain
+    no part of a body.
   - A session that the server ended (404) is replaced by a new one. The request that got the 404 is sent again. The
     requests that the old session had accepted fail.
   - Cancelling a request frees its connection. In 2026-07-28 that cancels it; before, a notification is sent as well.

@@ -1,11 +1,6 @@
 """An ASGI application that serves an MCP server over Streamable HTTP.
 
-    app = McpEndpoint(server)  # uvicorn module:app
-
-Rules:
-  - A POST carries one message, or a batch if the revision of its session has batches. `sessions` serves those of a
-    session. From 2026-07-28 on each POST is independent, and its headers must agree with the body.
-  - A fault of the HTTP request gets a status and plain text; a fault of a message gets a status and an error response.
+A fault of the HTTP request gets a status and plain text; a fault of a message gets a status and an error response.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """One POST: its requests, the messages that belong to them, and the response. See `HttpExchange` in mcp/server/session.
 
 Rules:
-  - A request needs no session: its function is called by a dispatcher, with a context that leads to the exchange. If it
-    belongs to a session (up to 2025-11-25), the session sends the requests to its client.
   - A tool without a context runs in the task of its POST, everything else in a task of its own, because it may send
     messages before its result.
   - An exchange ends with the last of its responses. Later messages about its requests go to the stream of the session.
   - From 2026-07-28 on a request is cancelled when its client disconnects. Up to 2025-11-25 it continues.
-  - A cancelled request gets no response. The items of a batch get one array.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """The headers of MCP's Streamable HTTP, without IO: names and values, what a client sends, what a server checks.
 
-Rules:
-  - Up to 2025-11-25 a request names its session with `Mcp-Session-Id`. It may name its version, which the server must
-    support, with `MCP-Protocol-Version`.
-  - From 2026-07-28 on there is no session. A request has the headers `MCP-Protocol-Version`, `Mcp-Method` and, if it
-    names a tool, a prompt or a resource, `Mcp-Name`. Each must agree with the body.
-  - A request is modern if its body or its header is of a modern revision.
+A request is modern if its body or its header is of a modern revision. Then each header must agree with the body.
 
 Sources: specification 2025-11-25 "Transports", 2026-07-28 "Streamable HTTP".
 """

@@ -1,14 +1,10 @@
-"""HTTP responses that carry the messages of a stream: JSON, or server-sent events.
+"""HTTP responses that carry the messages of a stream: JSON, or server-sent events; and the log of these events.
 
 Rules:
   - A stream that contains only the response is sent as JSON. Any other is sent as events, and so is one without a
     message for as long as a keep-alive.
-  - A tool without a context runs in the task of its POST. If it takes longer than WATCH_SECONDS, a separate task writes
-    the response.
-  - An event is stored before it is sent, and carries the id that the store gave it. The first event for a client of
-    2025-11-25 has only an id, and tells when to reconnect.
-  - When the client of a stored stream disconnects, the rest of the stream goes to the store.
-  - A client that reads nothing for `write_seconds` is treated as disconnected.
+  - An event is stored before it is sent, and carries the id that the store gave it. When the client of a stored stream
+    disconnects, the rest of the stream goes to the store.
 """
 
 from __future__ import annotations

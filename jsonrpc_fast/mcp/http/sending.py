@@ -1,15 +1,11 @@
-"""The HTTP requests of a client, on httpx2: sessions, redirects, limits, and this package's errors.
+"""The HTTP requests of a client, on httpx2: sessions, redirects, limits, streams of events, and this package's errors.
 
 Rules:
   - Redirects are followed only within the origin, so that credentials and messages never reach another one.
   - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
-  - No exception holds any part of a body.
   - The pool of an httpx2 client considers each of its connections for each request, and offers an idle one to every
     waiting request. Its cost grows with the square of the requests in flight, so each httpx2 client here has only one
-    request.
-  - The clients share credentials and cookies. All pools share a TLS context, because making one reads all certificates:
-    that takes longer than everything else that a new connection does.
-  - Clients that have been idle for a long time are closed when another one is used.
+    request. They share credentials, cookies and a TLS context, because making one reads all certificates.
 """
 
 from __future__ import annotations

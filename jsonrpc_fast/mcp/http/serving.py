@@ -1,9 +1,7 @@
 """A program that serves an endpoint with uvicorn.
 
-Rules:
-  - SIGINT, SIGTERM and SIGHUP end it: new requests are refused, functions that run may finish, streams and
-    subscriptions end. A SIGHUP that is ignored (nohup) stays ignored.
-  - A second SIGINT ends it and the programs that it has started at once, without a traceback.
+SIGINT, SIGTERM and SIGHUP end it, unless SIGHUP is ignored (nohup). A second SIGINT ends it and its
+programs at once, without a traceback.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """Requests up to 2025-11-25, which belong to a session, and the table of sessions of one endpoint.
 
 Rules:
-  - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it.
-  - A request gets its response as JSON if nothing is sent before the response, otherwise a stream of
-    events that ends with the response. A notification or a response gets the status 202.
-  - `MCP-Protocol-Version` must name a revision that the server supports. The session keeps the revision that it agreed
-    on, whatever the header says: the specification says only "should", and the conformance suite sends other versions.
-  - A GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
+  - The session keeps the revision that it agreed on, whatever `MCP-Protocol-Version` says: the specification says only
+    "should", and the conformance suite sends other versions.
   - An id has the prefix of the worker, if there is one, 192 random bits, and a digest of the subject that began the
     session. Only that subject may use it, which any worker can check.
-  - A session is idle while no HTTP request of it is in progress and no call is in flight. One timer for all sessions
-    ends those that are idle for too long.
   - When the table is full, a new session ends the one that has been idle longest, if it has been idle for a while.
-    Otherwise there is no room.
 """
 
 from __future__ import annotations

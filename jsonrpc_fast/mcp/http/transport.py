@@ -1,9 +1,6 @@
-"""The transport of one session over HTTP, up to 2025-11-25, and streams of messages.
+"""A session over HTTP, up to 2025-11-25, and streams of messages.
 
 Rules:
-  - The transport carries what the session itself sends and gets: requests to the client and their responses, and
-    notifications. The client's requests are those of exchanges (exchange.py). Messages that belong to no request go to
-    the stream of the session, which a GET reads.
   - An idle session has no task, no timer and no waiting coroutine.
   - Messages are added without waiting; one writer at a time removes them. A stream keeps a bounded number of bytes.
     Beyond that, messages are dropped. Responses are never dropped, and their size is not counted.

@@ -1,9 +1,7 @@
-"""Content blocks, messages and contents of resources, made from the return values of functions.
+"""What functions return: as JSON, as content blocks, as messages and as contents of resources.
 
-Rules:
-  - A block has one of the protocol's types and the members that the type requires.
-  - Members that are None are left out. Bytes become base64.
-  - A block that the client's revision does not define becomes text: the URI of a link, the type of other blocks.
+Members that are None are left out. Bytes become base64. A block that the client's revision does not define
+becomes text: the URI of a link, the type of other blocks.
 """
 
 from __future__ import annotations

@@ -1,22 +1,7 @@
 """The decorators that register functions.
 
-    @server.tool
-    def add(a: int, b: int) -> int: ...
-
-    @server.prompt(complete={"language": ["Python", "Prolog"]})
-    def review(code: str, language: str = "Python") -> str: ...
-
-    @server.resource("notes://{name}", mime_type="text/plain")
-    async def note(name: str) -> str | None: ...
-
-Rules:
-  - The signature of a function defines its arguments (functions.py), its docstring is the description. The arguments of
-    a prompt and the parts of a URI are strings; they are converted to the annotated types: "3" becomes an int. Where a
-    prompt takes a list or an object, its argument is JSON in a string.
-  - Each decorator says what its functions may return. An invalid return value is error -32603 and is logged. If the
-    annotations already show that, the decorator raises TypeError.
-  - An annotation may name a class that is defined below the function. It is looked up again with the next decorator,
-    and at the first use of the server, which raises TypeError if the name is still not defined.
+An annotation may name a class that is defined below the function. It is looked up again with the next decorator, and at
+the first use of the server, which raises TypeError if the name is still not defined.
 """
 
 from __future__ import annotations

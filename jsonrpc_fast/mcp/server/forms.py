@@ -1,10 +1,6 @@
 """Forms for `Context.elicit`: made from a type, filled in by the user, and checked.
 
-Rules:
-  - A form is a flat object. Its fields are strings, numbers, booleans, enums of strings, and lists of such enums
-    (specification, "Elicitation").
-  - Forms have no null: None is removed from the type of a field. The user may leave out a field with a default.
-  - Errors name the field but never show the user's input.
+Forms have no null: None is removed from the type of a field. Errors name the field but never show the user's input.
 """
 
 from __future__ import annotations

@@ -1,16 +1,7 @@
 """Registered functions: their arguments, read from the signature.
 
-Rules:
-  - Each parameter is an argument; it is required if it has no default. `*args` and `**kwargs` are refused: they have no
-    schema.
-  - A parameter annotated with `Context` or `Context | None`, whatever its name, gets the context; it is not an
-    argument. There may be only one.
-  - Annotations may be all types of `handlers.params`, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
-    pydantic's `Field(…)` for constraints. A parameter without an annotation accepts any value.
-  - Arguments are converted to the annotated types before the call.
-  - A parameter without a description gets the one in the docstring.
-  - An unsupported type of a parameter or of the result is a TypeError when the function is registered.
-  - A function may be sync or async. A sync function blocks the event loop, unless it runs in a thread.
+A parameter annotated with `Context` or `Context | None`, whatever its name, gets the context; there may be only one.
+Each other parameter is an argument. What cannot be supported is a TypeError when the function is registered.
 """
 
 from __future__ import annotations
@@ -140,7 +131,7 @@ class RegisteredFunction:
         description: The docstring of the function, without its part about parameters; None without one.
         returns: The annotation of the result; `Parameter.empty` without one.
 
-    Raises TypeError: the function is not callable, its signature breaks the rules of this module, or a type is not
+    Raises TypeError: the function is not callable, its signature cannot be served, or a type is not
     supported. The text names the role, the name and the parameter.
     """
 

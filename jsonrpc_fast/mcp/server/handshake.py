@@ -1,12 +1,10 @@
 """The server's side of the handshake, without IO.
 
 Rules:
-  - A request with a protocol version or client capabilities in `_meta` is modern. Its version and capabilities apply to
-    this request only, so one stream may carry modern and legacy requests.
-  - `initialize` without these opens a legacy session. A second one is an error.
+  - A request with a protocol version or client capabilities in `_meta` is modern. Both apply to this request only, so
+    one stream may carry modern and legacy requests.
   - Every other request is legacy. Before `initialize` only `ping` is served; the rest gets an error: "method not found"
     if no legacy revision has the method, since newer clients probe for that, otherwise "not initialized".
-  - After `initialize` requests are served. After `notifications/initialized` the server may send requests.
   - A method that only other revisions define is not found; for modern requests that includes `initialize`. A registered
     method is found in every revision.
 

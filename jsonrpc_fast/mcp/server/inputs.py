@@ -3,13 +3,10 @@
 Rules:
   - A function that needs a response it does not have yet stops there. The server returns `input_required` with all
     requests of that run. The client repeats its request with the responses, and the function runs from the start.
-  - If a response is missing, the return value or exception of the run is ignored.
   - A response is matched to its request by method and params; if a function makes the same request twice, each gets its
     own response. If the function chose a key for a request, the response is matched only by that key.
-  - A client sends only the responses of the last round. `requestState` carries those of earlier
-    rounds, the keys of the requests that were made, and the values of `Context.state`.
-  - A response to a request that was not made is ignored, unless the function chose its key.
-  - Only `tools/call`, `prompts/get` and `resources/read` may request input, and only kinds that the client declared.
+  - A client sends only the responses of the last round. `requestState` carries those of earlier rounds, the keys of the
+    requests that were made, and the values of `Context.state`.
 
 Source: specification 2026-07-28, "Multi Round-Trip Requests".
 """

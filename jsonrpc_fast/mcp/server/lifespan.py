@@ -1,16 +1,8 @@
 """The lifespan of a server: resources that it opens before it serves and closes afterwards, such as a connection pool.
 
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[Database]:
-        async with connect() as database:
-            yield database
-
-    server = Server("shop", "1.0", lifespan=lifespan)      # functions get the database as `context.lifespan`
-
 Rules:
-  - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or code that
-    enters `Server.lifespan`: a program that serves one connection after another enters it around all of them.
-  - It runs in its own task, so users may enter and leave in any order and in any task.
+  - It begins with the first user and ends with the last one: a connection, an HTTP application, or code that enters
+    `Server.lifespan`. It runs in its own task, so users may enter and leave in any order and in any task.
   - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last user gets it.
 """
 

@@ -1,14 +1,9 @@
 """The methods of MCP, served from the registry of a server.
 
 Rules:
-  - Methods of a kind that was not declared to the client are not found.
-  - Invalid params, unknown names and invalid cursors are error -32602. The texts name members and arguments, but show
-    no values.
   - A tool that fails, or whose arguments do not match its schema, gives a result with `isError`, for the model to read.
-    Any other function that fails gives error -32603; the client does not see the cause, which is logged.
-  - A value that cannot be sent gives the same, but with the reason, which shows no value.
-  - An RpcError that a function raises is sent to the client.
-  - Results are checked before they are sent: an invalid one becomes error -32603 and is logged.
+    Any other function that fails gives error -32603; the client does not see the cause, which is logged. A value that
+    cannot be sent gives the same, but with the reason, which shows no value.
   - Null is treated as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
 """
 

@@ -8,18 +8,9 @@
             ...
 
     server.mount(Notes())
-    server.mount(weather, prefix="weather")      # another `Server`: its tool `now` is `weather_now` here
 
-Rules:
-  - The names of tools and prompts get the prefix of their provider. URIs and URI templates do not change, since results
-    contain them, too.
-  - The features of the server itself come first, then the providers in the order of mounting. A request goes to
-    the first one that knows the name. If two have the same name, `mount` and the decorators raise ValueError, as far as
-    the names are known in advance (`Provider.names`); otherwise a list shows only the first one, and the log names the
-    other.
-  - Lists are merged, then divided into pages. A provider whose list fails is left out of it, and is logged.
-  - A list depends on the request: a provider may show each user different items. It should not serve an item that it
-    does not show.
+The features of the server itself come first, then the providers in the order of mounting: a request goes to the first
+one that knows the name, and a list shows only the first of two. URIs get no prefix, since results contain them, too.
 """
 
 from __future__ import annotations

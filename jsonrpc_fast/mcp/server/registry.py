@@ -1,9 +1,4 @@
-"""The features of a server: tools, prompts and resources with their functions, methods, notifications, providers.
-
-Rules:
-  - A name or URI is registered once. It hides a provider's item of the same name, if that name was not known before:
-    see `providers.py`.
-"""
+"""The features of a server: tools, prompts and resources with their functions, methods, notifications, providers."""
 
 from __future__ import annotations
 

@@ -1,21 +1,9 @@
 """An MCP server and its connections.
 
-    server = Server("weather", "1.0")
-
-    @server.tool
-    async def forecast(city: str, days: int = 1) -> str:
-        "The weather of the next days."
-        ...
-
-    server.serve_stdio()
-
 Rules:
   - A connection declares its capabilities when it starts: the kinds (tools, prompts, resources) that have something
     registered by then. Methods of the other kinds are not found. Later changes of a declared kind are sent with
     `list_changed`, once for all changes in one turn of the loop.
-  - A client that ends its stream still gets the responses to its requests. Its subscriptions end.
-  - A function may send requests to the client: to a legacy client directly, after `notifications/initialized`; to a
-    modern one as `inputs.py` describes.
   - At most `max_handlers` functions run at a time (see `Session`). Lists, `ping`, the handshake and subscriptions are
     served even if that many run.
 """

@@ -1,11 +1,7 @@
 """What a server and a gateway share: a connection for each client, and the ways to serve.
 
-Rules:
-  - Each client has its own connection. The lifespan begins before the connection starts, and ends after it.
-  - In one process (`in_process`), the server runs while the client's transport is connected. If its lifespan cannot
-    begin, or its connection cannot be made, `connect` raises the exception. `wait_closed` of the client also waits for
-    the server.
-  - Over stdio, the tasks are ended before the lifespan, because their functions may use its resources.
+The lifespan begins before a connection starts, and ends after it. In one process (`in_process`), the server runs while
+the client's transport is connected.
 """
 
 from __future__ import annotations

@@ -2,11 +2,7 @@
 
 Rules:
   - A legacy client is notified of all changes to lists after `notifications/initialized`, and of changes to the
-    resources it subscribed to with `resources/subscribe`.
-  - A modern client opens streams with `subscriptions/listen`, each with a filter. All notifications of a stream carry
-    the id of its request; the first one is the acknowledgement. A stream ends when the client cancels the request, or
-    when the server sends the response.
-  - Changes that the server did not declare, or that the client did not ask for, are not sent.
+    resources it subscribed to. A modern client opens streams with `subscriptions/listen`, each with a filter.
   - Changes are sent soon, each once. A client that does not read gets them when it reads again.
 
 Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".

@@ -1,11 +1,6 @@
 """Tasks: calls of tools that continue after their response, and whose results the client fetches later (2026-07-28).
 
-Rules:
-  - A call of a tool with task support becomes a task if the request declares the extension. Its result is part of
-    `tasks/get`; the client responds to the requests of the task with `tasks/update`.
-  - A task belongs to the subject of the token of its request, if there is one. For others it does not exist. Ids have
-    192 random bits.
-  - The number of tasks is limited. A task is dropped, and stopped if it still runs, when its time has elapsed.
+A task belongs to the subject of the token of its request, if there is one. For others it does not exist.
 
 Source: SEP-2663, extension `io.modelcontextprotocol/tasks`.
 """

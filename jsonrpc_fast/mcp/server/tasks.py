@@ -1,9 +1,7 @@
 """One task: a call of a tool that continues after its response (2026-07-28).
 
-Rules:
-  - It begins as "working". It is "input_required" while a request of its function has no response. "completed",
-    "failed" and "cancelled" are final: the first of them stays, and cancels the requests that have no response.
-  - A request to the client has a key that is used once in the task: a late response cannot settle a later request.
+It is "working", or "input_required" while a request of its function has no response. "completed", "failed" and
+"cancelled" are final: the first of them stays, and cancels the requests that have no response.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Prompts and resources from a folder of text templates.
 
-    {# Reviews a piece of code. #}
-    Review this {{ language }} code{% if tone == "strict" %}, and spare nothing{% endif %}:
-    {{ code }}
-
-Rules:
-  - Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that
-    would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it
-    exists only to be included.
-  - The arguments are the undeclared variables in the template and in the templates it includes (see `sandbox`). A
-    template that cannot be read or compiled is not a prompt; the log says why.
+Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that would
+share a name keep them. A template in a file or folder whose name begins with "_" is neither: it exists only to be
+included. The arguments are the undeclared variables in the template and in those that it includes (see `sandbox`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Renders templates in child processes, so that no template can hang the server or exhaust its memory.
 
 `{{ "x" * 10**9 }}`, `{{ 9**9**9 }}` and `{{ "%1000000000d" % 1 }}` are single operations of the interpreter: no flag is
-checked and no other thread runs before they end. Only another process can stop them.
-
-Rules:
-  - A process is started on demand, and killed when a call exceeds its deadline, which counts from the moment that the
-    process begins with it, or when its response is unreadable.
-  - Every method blocks, and may be called from any thread.
+checked and no other thread runs before they end. Only another process can stop them. Every method blocks, and may be
+called from any thread.
 """
 
 from __future__ import annotations

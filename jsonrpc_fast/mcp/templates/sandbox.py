@@ -1,12 +1,11 @@
 """The program of a rendering process: Jinja2's sandbox, in a process that its parent can kill.
 
 Rules:
-  - It reads no files: it gets the texts of the templates from `rendering`, and looks up includes among them by name.
   - Jinja2's sandbox protects the interpreter's internals, not time and memory: one expression may be a single operation
     in C, which nothing inside the interpreter can stop. So the process limits its own memory, files and time through
     the operating system where possible, and its parent kills it at the deadline.
-  - A response holds the rendered text, or a kind of error, a line and the class of an exception. It never holds the
-    exception's text, which may contain an argument.
+  - A response holds the rendered text, or a kind of error, a line and the class of an exception, whose text may contain
+    an argument.
 """
 
 from __future__ import annotations
