@@ -50,11 +50,10 @@ from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
 from ..support import Seldom, TaskPart, check_callable, check_count, check_seconds, check_type, logger_of
 from ..types import TURN_SECONDS, UNSET, Unset
-from . import debug
 from .channel import Channel, Events
 from .outbox import Outbox
 from .protocol import drop_callbacks
-from .readers import Reader, StreamReader, TextReader
+from .readers import Reader, StreamReader, TextReader, WireLog, log_for
 
 SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may continue after its channel is closed, before it is cancelled."""
@@ -195,7 +194,7 @@ class Connection(Outbox):
             raise TypeError("a channel of texts has no framing")
         self.profile = profile
         encoders = PLAIN if profile is JSONRPC else Encoders(profile)
-        log = debug.log_for(channel)
+        log = log_for(channel)
         decoder = _decoder_for(channel, framing or "newline", profile, raw, resync, decode, encoders, log)
         super().__init__(channel, encoders, decoder, log)
         self.channel_events: Events = Events(self.received, self.drained, self._on_loss)
@@ -746,7 +745,7 @@ def _decoder_for(
     resync: bool,
     read: Callable[[Any], Any] | None,
     encoders: Encoders,
-    log: debug.WireLog | None,
+    log: WireLog | None,
 ) -> Decoder[Any] | Reader:
     listen = encoders.listener()
     if not channel.carries_texts and read is None and listen is None and log is None:

@@ -11,9 +11,8 @@ from ..codec.encoders import Encoders
 from ..framing.frames import frame
 from ..support import Waiters
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel
-from .debug import WireLog
 from .protocol import Sendable, Transport
-from .readers import Reader
+from .readers import Reader, WireLog
 
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
