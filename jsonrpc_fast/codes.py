@@ -83,9 +83,7 @@ def is_error_code(value: object) -> TypeGuard[int]:
 def plain_error_code(value: object) -> int:
     """Return an error code as a plain int, even if it is of a subclass.
 
-    Raises:
-        TypeError: `value` is not an int.
-        ValueError: `value` is beyond 64 bits.
+    Raises TypeError if it is not an int, and ValueError if it is beyond 64 bits.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"code must be an int, not {type(value).__name__}")
@@ -96,113 +94,52 @@ def plain_error_code(value: object) -> int:
 
 
 class ParseErrorCode(enum.Enum):
-    """What is wrong with a message. `ParseError.message` begins with the value.
+    """What is wrong with a message. `ParseError.message` begins with the value; the page on errors says what to do.
 
     A fault of the text has an offset; a fault of a message has the id, if it is certain.
     """
 
+    # RFC 8259; or a number beyond a double, or a lone surrogate: then the id is known, if that is the only fault.
     MALFORMED_JSON = "the text is not JSON"
-    """The text is not JSON (RFC 8259), or has a number beyond a double or a lone surrogate. The id is known if lone
-    surrogates are the only fault of a single message."""
-
-    INVALID_UTF8 = "the text is not UTF-8"
-    """The bytes are not UTF-8 (RFC 3629). This comes before any other fault."""
-
+    INVALID_UTF8 = "the text is not UTF-8"  # RFC 3629. It comes before any other fault.
     TRUNCATED = "the stream ended inside a message"
-    """The stream ended inside a message."""
-
-    INVALID_FRAMING = "the framing is invalid"
-    """The bytes around the messages of a stream break the rules of the framing (LSP 3.17, "Header Part")."""
-
+    INVALID_FRAMING = "the framing is invalid"  # such as LSP 3.17, "Header Part"
+    # Only the first 1024 bytes are read. The id is known if they hold the whole id, a member that distinguishes a
+    # request from a response, and no duplicate member.
     MESSAGE_TOO_LARGE = "the message is larger than the limit"
-    """The message is larger than `Limits.message_bytes`. Only the first 1024 bytes are read. The id is known if they
-    hold the whole id, a member that distinguishes a request from a response, and no duplicate member."""
-
     TOO_DEEP = "the message nests deeper than the limit"
-    """A member nests deeper than `Limits.depth`."""
-
     BATCH_TOO_LARGE = "the batch has more items than the limit"
-    """A batch has more items than `Limits.batch_items`."""
-
     METHOD_TOO_LONG = "method is longer than the limit"
-    """A method is longer than `Limits.method_bytes`."""
-
     ID_TOO_LONG = "id is longer than the limit"
-    """An id is longer than `Limits.id_bytes`."""
-
+    # An integer beyond 64 bits with `big_ints="reject"`, one with more digits than CPython converts, or an exponent of
+    # more than four digits with `floats="decimal"`.
     INTEGER_TOO_LARGE = "a number is larger than the profile allows"
-    """A payload has an integer beyond 64 bits that the profile refuses (`big_ints="reject"`), one with more digits than
-    CPython converts, or an exponent of more than four digits (`floats="decimal"`)."""
-
-    NOT_AN_OBJECT = "the message is not an object"
-    """A message is a scalar, or an array inside a batch (section 4)."""
-
-    EMPTY_BATCH = "the batch is empty"
-    """A batch is empty (section 6)."""
-
+    NOT_AN_OBJECT = "the message is not an object"  # section 4: a scalar, or an array inside a batch
+    EMPTY_BATCH = "the batch is empty"  # section 6
     BATCH_NOT_ALLOWED = "the protocol does not allow batches"
-    """The text is an array, in a protocol without batches."""
-
-    DUPLICATE_MEMBER = "a member occurs more than once"
-    """A member of the envelope occurs twice: two parsers may read two different messages."""
-
-    MISSING_JSONRPC = "jsonrpc is missing"
-    """`jsonrpc` is missing (section 4)."""
-
+    DUPLICATE_MEMBER = "a member occurs more than once"  # two parsers may read two different messages
+    MISSING_JSONRPC = "jsonrpc is missing"  # section 4, as are the next two
     INVALID_JSONRPC_VERSION = 'jsonrpc is not the string "2.0"'
-    """`jsonrpc` is not exactly the string "2.0" (section 4)."""
-
-    INVALID_ID_TYPE = "the protocol does not allow this type of id here"
-    """The id has a type that is not allowed, or is a number that cannot be echoed exactly (section 4)."""
-
-    MISSING_ID = "the response has no id"
-    """A response has no id (section 5)."""
-
+    INVALID_ID_TYPE = "the protocol does not allow this type of id here"  # or a number that cannot be echoed exactly
+    MISSING_ID = "the response has no id"  # section 5
     AMBIGUOUS_MESSAGE = "method is present together with result or error"
-    """`method` is present together with `result` or `error`."""
-
-    MISSING_METHOD = "the message has no method, result or error"
-    """`method`, `result` and `error` are all missing (section 4)."""
-
+    MISSING_METHOD = "the message has no method, result or error"  # section 4, as is the next
     INVALID_METHOD_TYPE = "method is not a string"
-    """`method` is not a string (section 4)."""
-
     EMPTY_METHOD = "method is empty"
-    """`method` is empty, which the protocol forbids."""
-
-    INVALID_PARAMS_TYPE = "the protocol does not allow this type of params"
-    """`params` is neither an object nor, if the protocol allows it, an array (section 4.2)."""
-
-    RESULT_AND_ERROR = "both result and error are present"
-    """Both `result` and `error` are present (section 5)."""
-
+    INVALID_PARAMS_TYPE = "the protocol does not allow this type of params"  # section 4.2
+    RESULT_AND_ERROR = "both result and error are present"  # section 5
     INVALID_RESULT_TYPE = "result is not an object"
-    """`result` is not an object, which the protocol requires."""
-
-    INVALID_ERROR_TYPE = "error is not an object"
-    """`error` is not an object (section 5.1)."""
-
+    INVALID_ERROR_TYPE = "error is not an object"  # section 5.1, as are the next two
     INVALID_ERROR_CODE = "the code of the error is not a 64-bit integer"
-    """The `code` of an error is missing or not a 64-bit integer (section 5.1)."""
-
     INVALID_ERROR_MESSAGE = "the message of the error is not a string"
-    """The `message` of an error is missing or not a string (section 5.1)."""
-
-    UNEXPECTED_MEMBER = "there is a member that the protocol does not define"
-    """A member that the protocol does not define, in a profile without `extra_members`."""
+    UNEXPECTED_MEMBER = "there is a member that the protocol does not define"  # without `extra_members`
 
     @property
     def rpc_code(self) -> ErrorCode:
         """The code of the error response: -32700 for a fault of the text, else -32600."""
         # section 5.1: -32700 if the server cannot parse the text, -32600 for JSON that is not a valid request
-        if self in (
-            ParseErrorCode.MALFORMED_JSON,
-            ParseErrorCode.INVALID_UTF8,
-            ParseErrorCode.TRUNCATED,
-            ParseErrorCode.INVALID_FRAMING,
-        ):
-            return ErrorCode.PARSE_ERROR
-        return ErrorCode.INVALID_REQUEST
+        texts = ("MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING")
+        return ErrorCode.PARSE_ERROR if self.name in texts else ErrorCode.INVALID_REQUEST
 
 
 class Hint(enum.Enum):
