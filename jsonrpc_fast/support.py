@@ -62,9 +62,7 @@ def check_seconds(
     Args:
         name: The name of the option, for the error's text.
         value: What the caller gave.
-        may_be_none: Whether None is accepted.
-        may_be_zero: Whether 0 is accepted.
-        may_be_infinite: Whether infinity is accepted.
+        may_be_none, may_be_zero, may_be_infinite: Whether these are accepted.
 
     Raises:
         TypeError: `value` is not a number.
@@ -96,11 +94,9 @@ def check_count(
     """Check a whole number that has a minimum.
 
     Args:
-        name: The name of the option, for the error's text.
-        value: What the caller gave.
+        name, value, may_be_none: As in `check_seconds`.
         minimum: The smallest accepted value.
-        maximum: The largest accepted value; None: no limit. By default the largest that C can hold.
-        may_be_none: Whether None is accepted.
+        maximum: The largest one; None: no limit. By default the largest that C can hold.
         show: How the error's text writes the range, such as `oct`.
 
     Raises:
@@ -137,10 +133,8 @@ def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False)
     """Check the type of an argument.
 
     Args:
-        name: The name of the argument, for the error's text.
-        value: What the caller gave.
+        name, value, may_be_none: As in `check_seconds`.
         kinds: The classes that are accepted, which may be protocols.
-        may_be_none: Whether None is accepted.
 
     Raises:
         TypeError: `value` is not an instance of any of them.
@@ -199,14 +193,8 @@ def check_texts(name: str, value: object) -> None:
 def checked_path(name: str, value: object, at: int = 0) -> str:
     """Return text that is passed to the system, such as a path or a part of a command.
 
-    Args:
-        name: The name of the argument, for the error's text.
-        value: What the caller gave: a str or a path.
-        at: The index from which a NUL is refused.
-
-    Raises:
-        TypeError: It is neither.
-        ValueError: It contains a NUL or a lone surrogate, which cannot be passed to the system.
+    Raises TypeError if the value is neither a str nor a path; ValueError if it contains a lone surrogate, or a NUL from
+    the index `at` on.
     """
     check_type(name, value, str, os.PathLike)
     text = os.fspath(value)  # type: ignore[call-overload]
@@ -369,11 +357,8 @@ class on_failure:  # as a function, like `contextlib.suppress`
 class TaskPart:
     """A block that can be cancelled without the rest of the running task of asyncio, as in `asyncio.timeout`.
 
-    Its own cancellation ends with the block. A cancellation of the whole task is passed on.
-
-    Attributes:
-        task: The running task.
-        cancellations: How many times the part was cancelled. It may still have ended in another way.
+    Its own cancellation ends with the block. A cancellation of the whole task is passed on. `cancellations`: how many
+    times the part was cancelled. It may still have ended in another way.
     """
 
     task: Any
@@ -540,7 +525,7 @@ def loader(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
 
     Args:
         package: Its `__name__`.
-        homes: The names by the module of the package that defines them. Type checkers see imports beside it.
+        homes: The names by the module of it that defines them. Type checkers see imports beside it.
     """
     found = {name: module for module, names in homes.items() for name in names}
 

@@ -336,10 +336,8 @@ def loads_exact(text: bytes) -> Any:
     """Return the value of valid JSON that is at most 1024 deep, with integers of any width.
 
     orjson 3.13 refuses some valid texts: if two spaces follow the first bracket, it expects an indented text, and many
-    short values without indentation exhaust its buffer. It reads the same text without those spaces.
-
-    Raises:
-        ValueError: An integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
+    short values without indentation exhaust its buffer. It reads the same text without those spaces. Raises ValueError
+    for an integer with more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
     if may_be_altered(text) and re.search(_LONG_NUMBER, text) is not None:
         from ._standard import loads_checked

@@ -45,14 +45,9 @@ def call_plain(handler: Any, params: Any) -> Any:
 class PlainServer:
     """Serves the plain requests of one conversation. Its subclass serves everything else.
 
-    Args:
-        find: Returns the handler of a method, or None.
-        encode: Writes a response, as `encode_result` does.
-        context: Each function runs in a copy of it.
-        current: Is set to the `ServedCoroutine` in the context of a handler that is started here.
-
     Attributes:
-        find, context: As the arguments. Methods may be added.
+        find: Returns the handler of a method, or None. Methods may be added.
+        context: Each function runs in a copy of it.
         requests: The requests that are being served, by id.
         runs: The handlers that run. While there is none, and `credit` is positive, a handler may start at once.
         credit: While it is positive, requests need not wait, and this many bytes may be written before the unwritten
@@ -114,12 +109,8 @@ class PlainServer:
         raise NotImplementedError
 
     def serve(self, message: Any, destination: Any = None) -> bytes | None:
-        """Handle a decoded message or batch. Return the response for the stream, if it is known at once.
-
-        Args:
-            message: What the codec returned, or what was put in its place.
-            destination: The place for the responses; None: the stream.
-        """
+        """Handle a decoded message or batch, or what was put in its place. Return the response for the stream, if it is
+        known at once. `destination` is the place for the responses; None: the stream."""
         handler = None
         if self.credit > 0 and destination is None and type(message) is Request and not self._is_in_flight(message.id):
             handler = self.find(message.method)
@@ -168,13 +159,8 @@ class PlainServer:
 class ServedCoroutine:
     """A coroutine around that of a handler, which tells the owner how the handler ended. It runs in a task.
 
-    It has no run as long as the handler has not needed one: if it returns in its first step, it never does.
-
-    Args:
-        owner: Gets the end of the run.
-        work: The coroutine of the handler.
-        run: What the owner knows the handler by; None: `make_run` is called when it is needed.
-        message: For `make_run`, as `context` is.
+    It has no run as long as the handler has not needed one (`make_run`): if it returns in its first step, it never
+    does.
 
     Attributes:
         result: What the handler returned, if it had no run.

@@ -19,12 +19,7 @@ RESERVED_IN_RESPONSES: Final = ENVELOPE_MEMBERS - {"params"}
 
 
 def check_extra(extra: object, reserved: frozenset[str]) -> dict[str, Any] | None:
-    """Return a copy of extra members; None for an empty dict.
-
-    Raises:
-        TypeError: `extra` is neither None nor a dict with keys of type str.
-        ValueError: A name is in `reserved`.
-    """
+    """Return a copy of extra members; None for an empty dict. Raises TypeError, and ValueError for a reserved name."""
     if extra is None:
         return None
     if not isinstance(extra, dict):

@@ -69,9 +69,8 @@ _LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", No
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
     """Return the value of a JSON text, as orjson reads it, but with integers of any width.
 
-    Raises:
-        JSONDecodeError: `data` is not JSON, nests deeper than 1024, holds an integer with more digits than CPython
-            converts, or has another type. The error does not contain it.
+    Raises JSONDecodeError for what is not JSON, nests deeper than 1024, has an integer with more digits than CPython
+    converts, or another type. The error does not contain it.
     """
     try:
         if isinstance(data, str):

@@ -31,9 +31,6 @@ from ._json import Default
 class Encoders:
     """The encoders of the codec, adapted to a profile. For a usual profile they are the functions of the codec itself.
 
-    Args:
-        profile: The profile.
-
     Attributes:
         encode: Like `jsonrpc_fast.encode`. The next four are like the functions of the same names.
         profile: The profile by which messages are written now: what the peer writes may change it.

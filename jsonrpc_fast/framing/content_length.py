@@ -45,10 +45,7 @@ def compiled(pattern: bytes) -> re.Pattern[bytes]:
 class HeaderReader:
     """Read one header section, chunk by chunk, until it is complete or breaks a rule.
 
-    Args:
-        limit: The maximum size of a body, in bytes.
-        at_start: This is the start of the stream.
-        resync: A line that ends in a Content-Length header after other text is invalid.
+    With `resync`, a line that ends in a Content-Length header after other text is invalid.
 
     Attributes:
         length: The size of the body; None until the section is complete.

@@ -274,14 +274,8 @@ class BlockingBatchCaller(BlockingCaller):
 def result_reader(returns: Any) -> Callable[[str, Any], Any]:
     """Return the function that converts a result: called with the method and the result, a JSON value or a `Raw`.
 
-    It raises InvalidResponse if the result has another type: the text names the method and the place, but no value.
-
-    Args:
-        returns: The type, or a `TypeAdapter` of pydantic.
-
-    Raises:
-        TypeError: The type is not supported.
-        ImportError: The type needs msgspec, which is not installed.
+    It raises InvalidResponse if the result has another type: the text names the method and the place, but no value. A
+    type that is not supported raises TypeError here, one that needs msgspec ImportError.
     """
     if returns is Any:
         return _plain
@@ -304,13 +298,7 @@ def result_reader(returns: Any) -> Callable[[str, Any], Any]:
 def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[list[Any]], list[Any]]:
     """Return the function that converts the outcomes of a batch, in which exceptions stay unchanged.
 
-    Args:
-        returns: One type for all results, or a list with one for each item.
-        methods: The method of each item; None for a notification.
-
-    Raises:
-        TypeError, ImportError: As in `result_reader`.
-        ValueError: The number of types differs from the number of items.
+    `methods` has None for a notification. Raises like `result_reader`, and ValueError for another number of types.
     """
     types = returns if isinstance(returns, list) else [returns] * len(methods)
     if len(types) != len(methods):

@@ -83,17 +83,7 @@ class ParamsReading:
 
 
 class Dispatch:
-    """Serves JSON texts and decoded messages; see `Handlers.prepare`.
-
-    Args:
-        find: Returns the handler of a method, or None.
-        reading: How texts are read.
-        profile: The rules and limits for decoding.
-        raw: See `DispatchOptions`, also for the other options.
-
-    Raises:
-        TypeError: An option has the wrong type.
-    """
+    """Serves JSON texts and decoded messages; see `Handlers.prepare` and `DispatchOptions`."""
 
     __slots__ = (
         "_default",
@@ -141,13 +131,7 @@ class Dispatch:
         return self
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
-        """Return the response of sync functions.
-
-        Args:
-            data: A JSON text, or a value that `decode` returned.
-            context: As in `Handlers.dispatch`.
-            peer: As in `Handlers.dispatch`.
-        """
+        """Return the response of sync functions to a JSON text, or to a value that `decode` returned."""
         if not self._is_plain:
             return self._serve_all(self._decode(data), context, peer)
         served = serve_plain(data, self._find, self._is_raw or self._reading.is_raw, self._profile, self._delimited)
@@ -427,9 +411,7 @@ class Dispatch:
 class DispatchByForm(Dispatch):
     """Two dispatchers, for a profile that reads messages with and without `jsonrpc`, and writes those without it.
 
-    Args:
-        own: Serves input without `jsonrpc`, and decoded messages.
-        plain: Serves input with `jsonrpc`, and writes JSON-RPC 2.0.
+    `plain` serves input with `jsonrpc`, and writes JSON-RPC 2.0. `own` serves other input, and decoded messages.
     """
 
     __slots__ = ("_own", "_plain")

@@ -13,13 +13,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Method(NamedTuple):
-    """A method that a class declares.
-
-    Attributes:
-        name: The name of the method for the peer.
-        function: The function of the class.
-        params: The names of params for the peer, by the names of their parameters, where they differ.
-    """
+    """A method that a class declares: its name for the peer, the function, and the names of params for the peer, by the
+    names of their parameters, where they differ."""
 
     name: str
     function: Callable[..., Any]

@@ -80,13 +80,7 @@ def make_handler(
     middleware: Sequence[Middleware],
     default_timeout: float | None,
 ) -> Handler:
-    """Return the handler of a function. Unused options add no per-call cost.
-
-    Raises:
-        TypeError: An option does not exist, has a value of the wrong type, or does not fit the function.
-        ImportError: A type needs msgspec, which is not installed.
-        ValueError: `timeout` is negative or NaN.
-    """
+    """Return the handler of a function. Unused options add no per-call cost. Raises what `Handlers.register` does."""
     for name in options:
         if name not in HandlerOptions.__annotations__:
             raise TypeError(f"a method has no option {name!r}")

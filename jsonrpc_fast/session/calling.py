@@ -438,11 +438,8 @@ class Calling(StreamCaller):
     async def wait_to_send(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return the remaining timeout.
 
-        Returns at once if the session is closed; sending then raises the error.
-
-        Raises:
-            CallTimeout: No room became free in time.
-            TypeError, ValueError: The timeout is not a duration.
+        Returns at once if the session is closed; sending then raises the error. Raises CallTimeout if no room became
+        free in time.
         """
         seconds = self.seconds_of(timeout)
         if not self._must_wait(calls):

@@ -146,11 +146,8 @@ class Calls:
     ) -> Call:
         """Begin a call at the time `now`, with a total deadline and a maximum time without progress, in seconds.
 
-        Raises:
-            StateError: `max_calls` calls are in flight and the call may not exceed them, or the factory returned an id
-                that is still in use.
-            ValueError: A timeout is negative or NaN, or the id of the factory is longer than the default limit of ids.
-            TypeError: A timeout is not a number, or the factory returned something other than an int or a str.
+        Raises StateError if `max_calls` calls are in flight and the call may not exceed them, or an id of the factory
+        is still in use; ValueError and TypeError for a timeout or such an id that is none.
         """
         pending = self._pending
         if len(pending) >= self._rules.max_calls and not may_exceed:

@@ -70,10 +70,6 @@ class InboundRequest:
 class InboundBatch:
     """A batch that is being received, and the responses to its items, collected in their order.
 
-    Args:
-        items: Its items.
-        is_refused: See the attribute.
-
     Attributes:
         items: The items that have not had their turn (None for one that was received all the same); in place of the
             others, their responses. One more is for the end.

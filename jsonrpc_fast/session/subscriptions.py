@@ -145,9 +145,7 @@ class _Routes:
     """The subscriptions that the peer knows in one session.
 
     Attributes:
-        session: The session.
         ended: A future that is done when the session takes no more calls.
-        by_id: The subscriptions.
         subscribing: The number of calls in flight that subscribe.
         early: The results with unknown ids that arrived meanwhile.
         has_dropped: Whether an item was dropped because `early` was full.

@@ -39,13 +39,8 @@ _TEXT: Final = b'{"jsonrpc":"2.0","method":"text","params":[%d,"%b"]}'
 
 
 class _End:
-    """Records the events of one end, and their faults.
-
-    Args:
-        name: The name of the end.
-        faults: A list to which rules are added that the channel breaks in an event: an exception there would not reach
-            the caller.
-    """
+    """Records the events of one end. `faults` gets the rules that the channel breaks in an event: an exception there
+    would not reach the caller."""
 
     def __init__(self, name: str, faults: list[str]) -> None:
         self.events = Events(self._received, self._drained, self._lost)

@@ -187,9 +187,7 @@ class UndefinedName(TypeError):
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a function, evaluated; for a class those of `__init__`, and the class as the result.
 
-    Raises:
-        UndefinedName: An annotation uses a name that is not defined, or not yet.
-        TypeError: An annotation cannot be evaluated.
+    Raises TypeError: an UndefinedName for a name that is not defined, or not yet.
     """
     function = without_partial(function)
     # `get_type_hints` of an object looks at its class: the annotations are those of `__call__`.
@@ -246,12 +244,7 @@ class FunctionSignature(NamedTuple):
 
 
 def signature_of(function: Callable[..., Any]) -> FunctionSignature:
-    """Read the signature and the docstring of a function.
-
-    Raises:
-        UndefinedName: An annotation uses a name that is not defined, or not yet.
-        TypeError: An annotation cannot be evaluated, or the function has no signature.
-    """
+    """Read the signature and the docstring of a function. Raises like `hints_of`, and TypeError without a signature."""
     hints = hints_of(function)
     parameters = parameters_of(function, hints)
     inner = without_partial(function)

@@ -40,9 +40,6 @@ from .problems import (
 class MsgspecType:
     """A type that msgspec converts.
 
-    Args:
-        annotation: The annotation of a parameter.
-
     Attributes:
         annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
         decode: Converts a JSON text in the usual form of the type, in one pass, or raises one of `refusals`.
@@ -118,16 +115,9 @@ class MsgspecType:
 
 
 class PydanticType:
-    """A type that pydantic converts.
+    """A type that pydantic converts, given as an annotation or a `TypeAdapter`.
 
-    Args:
-        annotation: The annotation of a parameter, or a `TypeAdapter`.
-
-    Attributes:
-        adapter: The `pydantic.TypeAdapter`.
-
-    Raises:
-        TypeError: Pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
+    Raises TypeError if pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
     """
 
     __slots__ = ("_names", "_validation_error", "adapter")

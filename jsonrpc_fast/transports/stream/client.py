@@ -44,12 +44,7 @@ def _naming(place: str) -> Iterator[None]:
 
 
 def _open_channel(opened: socket.socket) -> SocketChannel:
-    """Return the channel over a socket that is connected already.
-
-    Raises:
-        TypeError: It is not a socket.
-        ValueError: It is not a stream, or is closed.
-    """
+    """Return the channel over a socket that is connected already. Raises TypeError, ValueError for another socket."""
     check_type("sock", opened, socket.socket)
     if opened.fileno() < 0:
         raise ValueError("sock is closed")

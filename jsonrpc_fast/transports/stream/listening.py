@@ -56,12 +56,8 @@ def inherited_sockets() -> list[socket.socket]:
 
 
 def check_socket(sock: object, *, is_unix: bool = False) -> None:
-    """Check a socket to listen on.
-
-    Raises:
-        TypeError: It is not a socket.
-        ValueError: It is closed, not bound or connected, or not a stream socket, or not a Unix socket.
-    """
+    """Check a socket to listen on. Raises TypeError; ValueError if it is closed, connected, not bound, or of another
+    kind."""
     check_type("sock", sock, socket.socket)
     assert isinstance(sock, socket.socket)
     if sock.fileno() < 0:

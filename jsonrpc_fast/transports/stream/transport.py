@@ -63,9 +63,7 @@ Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
 class Meter:
     """Counts the bytes that a socket receives and sends. A server's meter bounds them (admission.py).
 
-    Attributes:
-        traffic: The bytes received and sent since the last check.
-        check_at: With this traffic, `check_soon` is due.
+    `traffic` is their number since the last check. When it is `check_at`, `check_soon` is due.
     """
 
     def __init__(self) -> None:
@@ -320,16 +318,9 @@ SocketOrLayer: TypeAlias = SocketChannel | LayeredChannel
 class SocketTransport(Connection):
     """The common base of TCP, Unix and WebSocket connections.
 
-    Args:
-        channel: The channel: the socket's, or one over it.
-        options: Options of `Connection`.
-
     Attributes:
-        socket: The channel of the socket.
+        socket: The channel of the socket. The transport's channel may be one over it.
         released: Called when the connection is closed, by the server that accepted it; None for a client's.
-
-    Raises:
-        TypeError, ValueError: An option has the wrong type or value.
     """
 
     waits_for_peer = True
@@ -485,12 +476,8 @@ def is_abstract(path: str | bytes) -> bool:
 
 
 def socket_path(path: str | os.PathLike[str]) -> str:
-    """Return the path of a Unix socket as a str.
-
-    Raises:
-        TypeError: It is not a path.
-        ValueError: It is empty, or has a NUL after its first character or a lone surrogate.
-    """
+    """Return the path of a Unix socket as a str. Raises TypeError, and ValueError if it is empty or as in
+    `checked_path`."""
     text = checked_path("path", path, at=1)
     if not text:
         raise ValueError("path must not be empty")

@@ -79,12 +79,8 @@ _OPEN: Final = Phase.OPEN  # looked up once: before Python 3.12 access to enum m
 class WebSocketChannel(LayeredChannel):
     """A WebSocket over a socket. Subclasses do the handshake.
 
-    Args:
-        socket: The channel below.
-
     Attributes:
         max_bytes: The maximum size of a received message; set before the handshake.
-        chunks: How many times something has arrived.
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
         fault: Why the connection ends; None while it is open, or if it ends without a fault.
