@@ -58,8 +58,6 @@ class Upstreams:
         attempts: How many times a request is sent, at most.
         may_repeat: Called with a method; returns whether it may run twice, like a method that only reads. By default no
             method may.
-        rest_seconds: How long an upstream rests after a failure. Each further failure after the rest doubles this time,
-            up to 5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
             headers of the response, and for each further part of its body. Their sum is bounded only by the timeout of
             the call. None: as long as the call.
@@ -77,13 +75,11 @@ class Upstreams:
         *urls: str,
         attempts: int = 3,
         may_repeat: Callable[[str], bool] | None = None,
-        rest_seconds: float = 1.0,
         attempt_seconds: float | None = None,
         transport: Any = None,
     ) -> None:
         check_count("attempts", attempts, 1, may_be_none=False)
         check_callable("may_repeat", may_repeat)
-        check_seconds("rest_seconds", rest_seconds, may_be_none=False)
         check_seconds("attempt_seconds", attempt_seconds)
         if not urls:
             raise ValueError("there must be at least one URL")
@@ -93,7 +89,7 @@ class Upstreams:
         self._lock = threading.Lock()  # of `inner`: threads may share a sync client
         self._attempts = attempts
         self._may_repeat = may_repeat
-        self._rest_seconds = rest_seconds
+        self._rest_seconds = 1.0  # after a failure; each further one after the rest doubles this time
         self._attempt_seconds = inf if attempt_seconds is None else attempt_seconds
 
     def __enter__(self) -> Self:

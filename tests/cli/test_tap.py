@@ -266,7 +266,7 @@ def test_a_signal_that_another_thread_receives_is_passed_on(monkeypatch: pytest.
     wait = subprocess.Popen.wait
 
     def receive() -> None:
-        time.sleep(0.05)
+        wait_until_asleep(os.getpid())  # the main thread, in `wait`
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
     def waiting(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:

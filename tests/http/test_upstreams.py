@@ -84,9 +84,15 @@ class Servers:
         content = RESULT % (1, host.encode()) if status == 200 else b"no"
         return self.http.Response(status, headers=headers, content=content)
 
-    def upstreams(self, **options: Any) -> Upstreams:
+    def upstreams(self, rest_seconds: float = 1.0, **options: Any) -> Upstreams:
         urls = [f"http://{host}/rpc" for host in self.scripts]
-        return Upstreams(*urls, transport=self.http.MockTransport(self.handle), **options)
+        return resting(Upstreams(*urls, transport=self.http.MockTransport(self.handle), **options), rest_seconds)
+
+
+def resting(upstreams: Upstreams, seconds: float) -> Upstreams:
+    """Let an upstream rest for so long after a failure."""
+    upstreams._rest_seconds = seconds
+    return upstreams
 
 
 def call(clock: Clock, is_async: bool, upstreams: Upstreams, method: str = "get", **options: Any) -> Any:
@@ -200,7 +206,7 @@ async def test_the_failures_of_calls_in_flight_are_one(http: Any, clock: Clock) 
             raise http.ConnectError("refused")
         return http.Response(200, content=RESULT % (1, request.url.host.encode()))
 
-    upstreams = Upstreams("http://a/", "http://b/", transport=http.MockTransport(handle), rest_seconds=9)
+    upstreams = resting(Upstreams("http://a/", "http://b/", transport=http.MockTransport(handle)), 9)
 
     async def call() -> Any:
         async with AsyncHttpClient("http://any/", transport=upstreams) as client:
@@ -363,7 +369,7 @@ def test_a_text_that_is_no_message_is_not_repeated(http: Any, clock: Clock) -> N
 
 def test_the_log_names_the_host_alone(http: Any, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     servers = Servers(http, a=[REFUSED])
-    upstreams = Upstreams("http://u:sesame@a/sesame", transport=http.MockTransport(servers.handle), rest_seconds=0)
+    upstreams = resting(Upstreams("http://u:sesame@a/sesame", transport=http.MockTransport(servers.handle)), 0)
     call(clock, False, upstreams)
     assert [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.http"] == [
         "the upstream a failed (ConnectError: ConnectError) and is not used for 0.0 s"
@@ -376,7 +382,6 @@ def test_the_log_names_the_host_alone(http: Any, clock: Clock, caplog: pytest.Lo
         (lambda: Upstreams(), ValueError),
         (lambda: Upstreams("ftp://a"), ValueError),
         (lambda: Upstreams("http://a", attempts=0), ValueError),
-        (lambda: Upstreams("http://a", rest_seconds=-1), ValueError),
         (lambda: Upstreams("http://a", may_repeat=1), TypeError),  # type: ignore[arg-type]
         (lambda: Upstreams(1), TypeError),  # type: ignore[arg-type]
         (lambda: Upstreams("http://a", transport=type("HTTPTransport", (), {"__module__": "httpx"})()), TypeError),
@@ -401,7 +406,7 @@ async def test_real_servers() -> None:
             await send({"type": "http.response.body", "body": b""})
 
     async with serving(busy, lifespan="off") as one, serving(Endpoint({"add": lambda a, b: a + b})) as other:
-        upstreams = Upstreams(f"http://127.0.0.1:{free_port()}/", one, other, rest_seconds=60)
+        upstreams = resting(Upstreams(f"http://127.0.0.1:{free_port()}/", one, other), 60)
         async with AsyncHttpClient(one, transport=upstreams) as client:
             assert [await client.call("add", [1, 2]) for _ in range(3)] == [3, 3, 3]
         upstreams = Upstreams(f"http://127.0.0.1:{free_port()}/", other)

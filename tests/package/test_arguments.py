@@ -138,6 +138,7 @@ def options_of(name: str) -> list[str]:
     }
     for module, names in (
         ("jsonrpc_fast.http", ("EndpointOptions",)),
+        ("jsonrpc_fast.adapters.nats.connection", ("CodecOptions",)),
         ("jsonrpc_fast.transports.stream.transport", ("SocketOptions", "MessageSocketOptions")),
         ("jsonrpc_fast.transports.stream.server", ("ServerOptions",)),
         ("jsonrpc_fast.transports.websocket.channel", ("WebSocketOptions",)),

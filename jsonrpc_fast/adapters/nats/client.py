@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -21,13 +21,13 @@ from nats.js import JetStreamContext
 
 from ...codec import Params
 from ...errors import CallTimeout, ConnectionLost
-from ...hooks import Hooks, exchange
+from ...hooks import exchange
 from ...http.exchanges import ExchangeClient, ReadResponse
-from ...profile import JSONRPC, Profile
+from ...profile import JSONRPC
 from ...session import TIMEOUT_SECONDS, Caller
 from ...support import check_headers, check_seconds, check_type
 from ...types import UNSET, Unset
-from .connection import check_subject, inbox_of
+from .connection import CodecOptions, check_options, check_subject, inbox_of
 from .service import REPLY_HEADER
 
 
@@ -44,11 +44,7 @@ class ServiceClient(ExchangeClient, Caller):
         jetstream: Put the messages into the stream that has the subject.
         timeout: Seconds until a call times out.
         headers: Headers of every message.
-        profile: The rules for responses, and the form of requests (`Profile.writes`).
-        raw: Return results and error data as `Raw`.
-        default: As in `encode`, for params.
-        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
-            headers.
+        options: `profile`, `raw`, `default` and `hooks`, as in `HttpClient`. A trace context is sent in the headers.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -62,17 +58,16 @@ class ServiceClient(ExchangeClient, Caller):
         jetstream: JetStreamContext | None = None,
         timeout: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
-        profile: Profile = JSONRPC,
-        raw: bool = False,
-        default: Callable[[Any], Any] | None = None,
-        hooks: Hooks | None = None,
+        **options: Unpack[CodecOptions],
     ) -> None:
+        check_options(options)
         check_type("connection", connection, Client)
         check_subject("subject", subject)
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
         self._headers = _checked(headers)
-        super().__init__(timeout, profile, raw, default, hooks, None)
+        profile, raw = options.get("profile", JSONRPC), options.get("raw", False)
+        super().__init__(timeout, profile, raw, options.get("default"), options.get("hooks"), None)
         self._connection = connection
         self._subject = subject
         self._jetstream = jetstream

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
-from typing import Final
+from typing import Any, Final, TypedDict
 from weakref import WeakKeyDictionary
 
 from nats.aio.client import Client
@@ -17,6 +17,8 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from ...errors import CallTimeout
+from ...hooks import Hooks
+from ...profile import Profile
 from ...support import check_type
 
 MAX_SUBJECT_BYTES: Final = 1024
@@ -27,6 +29,33 @@ NO_RESPONDERS: Final = "503"
 
 CLOSE_SECONDS: Final = 1.0
 """How long a connection that a transport closes may take to write its queue."""
+
+
+class CodecOptions(TypedDict, total=False):
+    """The options that services and their clients share.
+
+    Attributes:
+        profile: The rules for what is received, and for a client the form of requests (`Profile.writes`).
+        raw: Whether functions registered with `unpack=False` get `Raw` params, or callers `Raw` results and error data.
+        default: As in `encode`, for what is sent.
+        hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is sent
+            in the headers, and read from the message or else from its headers.
+    """
+
+    profile: Profile
+    raw: bool
+    default: Callable[[Any], Any] | None
+    hooks: Hooks | None
+
+
+def check_options(options: CodecOptions) -> None:
+    """Check the names of options: Python lets any pass in `**options`.
+
+    Raises:
+        TypeError: One does not exist.
+    """
+    for name in options.keys() - CodecOptions.__annotations__.keys():
+        raise TypeError(f"there is no option {name!r}")
 
 
 def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -24,10 +24,17 @@ from ...codes import ErrorCode, SessionErrorCode
 from ...errors import RpcError, StateError
 from ...handlers import Handlers
 from ...hooks import FoundHooks, Hooks, Outcome
-from ...profile import JSONRPC, Profile
 from ...support import check_count, check_seconds, check_type, logger_of
 from ...types import MessageId
-from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
+from .connection import (
+    CLOSE_SECONDS,
+    MAX_SUBJECT_BYTES,
+    CodecOptions,
+    check_name,
+    check_options,
+    check_subject,
+    confirm,
+)
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""
@@ -65,11 +72,8 @@ class Service:
             response is the error `SessionErrorCode.DEADLINE_EXCEEDED`.
         max_handlers: How many messages are served at a time. 4,096 more wait; further ones are refused, or
             with JetStream wait in the stream.
-        profile: The rules for decoding.
-        raw: Whether functions registered with `unpack=False` get `Raw` params.
-        default: As in `encode`, for results and error data.
-        hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
-            from the message, or else from its headers.
+        options: `profile`, `raw`, `default` and `hooks`, as in `EndpointOptions`. A trace context is read from the
+            message, or else from its headers.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -88,11 +92,9 @@ class Service:
         dead_letters: str | None = None,
         timeout: float | None = None,
         max_handlers: int = 256,
-        profile: Profile = JSONRPC,
-        raw: bool = False,
-        default: Callable[[Any], Any] | None = None,
-        hooks: Hooks | None = None,
+        **options: Unpack[CodecOptions],
     ) -> None:
+        check_options(options)
         check_type("connection", connection, Client)
         check_subject("subject", subject, may_have_wildcards=True)
         check_name("queue", queue)
@@ -111,10 +113,10 @@ class Service:
         self._max_deliveries = max_deliveries
         self._dead_letters = dead_letters
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._report = FoundHooks(hooks).peer_fault
+        self._report = FoundHooks(options.get("hooks")).peer_fault
         if jetstream is not None:
-            hooks = _Outcomes(hooks)
-        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default)
+            options["hooks"] = _Outcomes(options.get("hooks"))
+        self._dispatch = found.prepare(delimited=False, **options)
         self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = 4096

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,9 @@ class TestServices:
             assert await client.call("double", [2], timeout=10) == 4
 
     async def test_options(self) -> None:
+        for kind in (partial(Service, handlers={}), ServiceClient):
+            with pytest.raises(TypeError, match="there is no option 'max_size'"):
+                kind(nats.aio.client.Client(), "s", max_size=5)  # type: ignore[operator]
         for options in ({"timeout": -1}, {"max_handlers": 0}, {"ack_seconds": -1}):
             with pytest.raises(ValueError, match=next(iter(options))):
                 Service(nats.aio.client.Client(), "s", {}, **options)  # type: ignore[arg-type]
