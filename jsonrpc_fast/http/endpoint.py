@@ -29,7 +29,7 @@ from .base import (
     joined,
     may_be_local,
 )
-from .guard import Cancellable, UserFailures, closing_fields, serve_other, within
+from .guard import Cancellable, closing_fields, serve_other, user_failures, within
 from .requests import (
     HttpResponse,
     Receive,
@@ -161,7 +161,7 @@ class Endpoint(BaseEndpoint):
         declared = self._admit(headers, is_local)
         context: Any = request
         if self._context is not None:
-            with UserFailures():
+            with user_failures():
                 context = self._context(request)
                 if is_awaitable(context):
                     context = await context
@@ -191,7 +191,7 @@ class Endpoint(BaseEndpoint):
             response = self._dispatch.failed(body, error)
         if self._respond is None and response:
             return 200, [JSON_TYPE, (b"content-length", b"%d" % len(response))], response
-        with UserFailures():
+        with user_failures():
             return self._respond_with(context, response)
 
     async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:

@@ -11,7 +11,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -22,10 +23,10 @@ from .requests import Header, Receive, Refusal, Send
 __all__ = [
     "WATCH_SECONDS",
     "Cancellable",
-    "UserFailures",
     "awaited",
     "closing_fields",
     "serve_other",
+    "user_failures",
     "within",
 ]
 
@@ -128,10 +129,11 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, Result], statu
     return found
 
 
-class UserFailures:
-    """A context manager around the call of a user's function.
+@contextlib.contextmanager
+def user_failures(reason: str = "", log: Callable[[BaseException], object] | None = None) -> Iterator[None]:
+    """Return a context manager around the call of a user's function.
 
-        with UserFailures("The user could not be identified.", log):
+        with user_failures("The user could not be identified.", log):
             user = find_user(scope)
 
     Args:
@@ -143,24 +145,17 @@ class UserFailures:
         RuntimeError: The function raised SystemExit or a foreign cancellation.
         Exception: Any other exception of the function.
     """
-
-    __slots__ = ("_log", "_reason")
-
-    def __init__(self, reason: str = "", log: Callable[[BaseException], object] | None = None) -> None:
-        self._reason = reason
-        self._log = log
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not is_failure(error) or error is None or isinstance(error, Refusal):
-            return
-        if self._log is not None:
-            self._log(error)
-            raise Refusal(500, self._reason) from None
+    try:
+        yield
+    except BaseException as error:
+        if not is_failure(error) or isinstance(error, Refusal):
+            raise
+        if log is not None:
+            log(error)
+            raise Refusal(500, reason) from None
         if not isinstance(error, Exception):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
+        raise
 
 
 def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:

@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 from ...codec import dumps
 from ...handlers import is_awaitable
 from ...http import Refusal
-from ...http.guard import UserFailures, awaited, within
+from ...http.guard import awaited, user_failures, within
 from ...support import check_callable, logger_of
 from ...support import check_seconds as check_seconds_option
 from ..server.registry import SCOPE, as_scopes, declared_scopes, scopes_of
@@ -154,7 +154,7 @@ class Authorization:
         # Checked before the user's function gets it: a parser may be slow with a large token, or log a malformed one.
         if len(token) > 16 * 1024 or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
-        with UserFailures("The token cannot be checked.", partial(_log, text)):
+        with user_failures("The token cannot be checked.", partial(_log, text)):
             claims = await self._call(self._check, text)
             # Something that was not awaited, or runs elsewhere, is true in a condition, and would admit every client.
             if isinstance(claims, (Awaitable, Generator, AsyncGenerator, Future)):
@@ -166,7 +166,7 @@ class Authorization:
             proof = (value_of(headers, b"dpop") or b"").decode("latin-1") if has_proof else None
             if (fault := proofs.fault(claims, text, proof, method, self._resource)) is not None:
                 raise self._refusal(401, *fault, self._supported)
-        with UserFailures(_UNREADABLE, partial(_log, text)):
+        with user_failures(_UNREADABLE, partial(_log, text)):
             self._require(claims, self._scopes)
             return claims, await self._subject_of(claims, token)
 
@@ -190,7 +190,7 @@ class Authorization:
         """
         # The scopes depend on the message, so the function is called for each message.
         if self._scopes_for is not None:
-            with UserFailures(_UNREADABLE, partial(_log, None)):
+            with user_failures(_UNREADABLE, partial(_log, None)):
                 scopes |= as_scopes(await self._call(self._scopes_for, method, name))
                 self._require(claims, scopes)
         elif scopes:

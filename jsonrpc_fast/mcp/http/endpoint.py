@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 from ...codec import Notification, ParseError, Request, decode, encode, encode_error
 from ...errors import RpcError, StateError
 from ...http import Access, Refusal
-from ...http.guard import UserFailures, closing_fields, serve_other, within
+from ...http.guard import closing_fields, serve_other, user_failures, within
 from ...http.requests import (
     Admitted,
     Header,
@@ -161,7 +161,7 @@ class McpEndpoint:
                 self._idle.set_result(None)
 
     async def _enter_lifespan(self) -> None:
-        with UserFailures("The server cannot begin.", _log_lifespan):
+        with user_failures("The server cannot begin.", _log_lifespan):
             try:
                 await self._lifespan.enter()
             except TimeoutError as error:
