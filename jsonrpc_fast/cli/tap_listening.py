@@ -296,7 +296,9 @@ class _Tap:
             request = httpx2.Request(scope["method"], url, headers=fields, content=body)
             response = await self._http.send(request, stream=True, follow_redirects=False)
         except (httpx2.HTTPError, ConnectionError) as error:
-            self._watcher.add("<-", b"", f"no response: {type(error).__name__}")
+            # The text of another error may hold what the server sent.
+            why = error if isinstance(error, httpx2.ConnectError) else type(error).__name__
+            self._watcher.add("<-", b"", f"no response: {escape(str(why))}")
             await _refuse(send, b"The server cannot be reached.\n")
             return
         try:
