@@ -88,7 +88,7 @@ def counted(*command: str) -> list[int] | None:
         options = ("--tool=callgrind", f"--callgrind-out-file={output}", "--dump-before=getppid")
         environment = {**os.environ, "PYTHONHASHSEED": "1"}
         run = (valgrind, "-q", *options, sys.executable, "-m", *command)
-        subprocess.run(run, cwd=HERE.parent, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=500)
+        subprocess.run(run, cwd=HERE.parent, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=3600)
         # A dump counts the instructions since the previous mark.
         dumps = len(list(Path(folder).glob("calls.*")))
         totals = [re.search(r"^totals: (\d+)", Path(f"{output}.{n}").read_text(), re.M) for n in range(2, dumps + 1, 2)]

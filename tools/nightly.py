@@ -47,7 +47,7 @@ NIGHTLY: Final[list[tuple[str, ...]]] = [
     ("simulation", "--conversations", "1000000", "--first", TODAY),
     *[(*CHAOS, loop) for loop in ("asyncio", "uvloop", "debug")],
     (*CHAOS, "uvloop", "--together"),
-    *[("soak", f"tests.isolated.{name}") for name in ("transport_soak", "stream_memory", "tls_closes", "mcp_hostile")],
+    *[("soak", f"tests.isolated.{name}") for name in ("transport_soak", "tls_closes", "mcp_hostile")],
     ("threads", "--seconds", "600", "--seed", TODAY),
     ("thread_sanitizer", "--seconds", "600", "--seed", TODAY),
     ("sanitized",),

@@ -17,7 +17,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "dropin": (*PYTHON_M, "tests.dropin"),
     "fuzz": (*PYTHON_M, "tests.fuzz"),
     "hostile": (*PYTHON_M, "tests.isolated.hostile_inputs"),
-    "hostile_ratios": (*PYTHON_M, "tests.isolated.hostile_ratios"),
+    "hostile_ratios": (*PYTHON_M, "tests.isolated.hostile_inputs", "--ratios"),
     "leaks": (*PYTHON_M, "tests.isolated.leaks"),
     "mutants": ("python", "tests/isolated/mutants.py"),
     "pictures": (*PYTHON_M, "docs.pictures"),

@@ -15,10 +15,10 @@ Read = Callable[[ModuleType, bytes], str]
 
 
 class Input(NamedTuple):
-    """A hostile text or stream.
+    """A hostile input.
 
     Attributes:
-        layer: What reads it: "codec" for a text, or the framing of a stream.
+        layer: What reads it: "codec" for a text, the framing of a stream, or a layer above.
         name: What it is.
         size: About how many bytes the smaller one has.
         make: Makes it in a size.

@@ -6,11 +6,9 @@ import asyncio
 import json
 import zlib
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jsonrpc_fast import JSONRPC
-from jsonrpc_fast.codec import _backend
 from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.framing.sse import EventDecoder
 from jsonrpc_fast.handlers import Handlers
@@ -24,45 +22,18 @@ from jsonrpc_fast.session import LspConvention, Session
 from ..fuzz.wire import WireTransport
 from ..support.asgi import post
 from ..support.engines import End, Fault
-from .hostile_codec import INPUTS, call, fill, params
+from .hostile_codec import INPUTS, Input, call, fill, params
 
-
-class Row(NamedTuple):
-    """A hostile input.
-
-    Attributes:
-        layer: What reads it.
-        name: What it is.
-        size: About how many bytes the smaller one has.
-        make: Makes it in a size.
-        ways: Functions that each read it in another way, and return how it ends. The slowest is reported.
-    """
-
-    layer: str
-    name: str
-    size: int
-    make: Callable[[int], bytes]
-    ways: tuple[Callable[[bytes], str], ...]
-
-
-ROWS: Final[list[Row]] = []
+ROWS: Final[list[Input]] = [*INPUTS]
 
 
 def row(
     layer: str, name: str, make: Callable[[int], bytes], run: Callable[[bytes], str], size: int = 32 * 1024
 ) -> None:
-    ROWS.append(Row(layer, name, size, make, (run,)))
+    ROWS.append(Input(layer, name, size, make, {"": lambda _, data: run(data)}))
 
 
-# The codec.
-
-ROWS += [
-    Row(each.layer, each.name, each.size, each.make, tuple([partial(way, _backend) for way in each.ways.values()]))
-    for each in INPUTS
-]
 SMALL: Final = 4 * 1024
-
-
 # Peers and sessions.
 
 

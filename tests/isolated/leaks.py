@@ -1,7 +1,9 @@
 """Call each function of the codec a million times on good and bad inputs: no memory and no objects leak.
 
-python -m tests.isolated.leaks                         # the backend in use; JSONRPC_FAST_PURE=1 for the other one
-python -m tests.isolated.leaks --iterations 10000000
+    python -m tests.isolated.leaks                         # the backend in use; JSONRPC_FAST_PURE=1 for the other one
+    python -m tests.isolated.leaks --iterations 10000000
+
+As many kilobytes run through one `Decoder`: a gigabyte by default. Only a chunk is kept.
 """
 
 from __future__ import annotations
@@ -67,22 +69,38 @@ WORK: Final[dict[str, Callable[[], Any]]] = {
 }
 
 
+BLOCK: Final = b"".join([CALL.replace(b'"abc"', b"%d" % number) + b"\n" for number in range(10_000)])
+CHUNKS: Final = {size: [BLOCK[at : at + size] for at in range(0, len(BLOCK), size)] for size in (65536, 7)}
+"""A megabyte in chunks. It is no multiple of them, so the cuts move through the messages."""
+
+
+def stream(decoder: Decoder, size: int) -> None:
+    """Feed a megabyte to a decoder that has read others before."""
+    items = [item for chunk in CHUNKS[size] for item in decoder.feed(chunk)]
+    assert len(items) == 10_000
+    assert not any(isinstance(item, ParseError) for item in items)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=1_000_000, help="of each function (default: %(default)s)")
     count = parser.parse_args().iterations
     status = 0
-    for name, work in WORK.items():
-        for _ in range(min(count, 20_000)):
+    decoders = {size: Decoder() for size in CHUNKS}
+    streams = {f"a stream in {size}": (lambda size=size: stream(decoders[size], size)) for size in CHUNKS}
+    works = [(name, work, count) for name, work in WORK.items()]
+    works += [(name, work, max(1, count // 1000)) for name, work in streams.items()]
+    for name, work, times in works:
+        for _ in range(min(times, 20_000 if name in WORK else 2)):
             work()
         gc.collect()
         memory, objects, begin = resident_bytes(), len(gc.get_objects()), time.perf_counter()
-        for _ in range(count):
+        for _ in range(times):
             work()
         seconds = time.perf_counter() - begin
         gc.collect()
         grown, left = resident_bytes() - memory, len(gc.get_objects()) - objects
-        print(f"{name:22} {count:,} times, {seconds:.1f} s: {grown:+,} bytes, {left:+} objects", flush=True)
+        print(f"{name:22} {times:,} times, {seconds:.1f} s: {grown:+,} bytes, {left:+} objects", flush=True)
         if grown > MAX_GROWTH_BYTES or left > MAX_OBJECTS:
             status = 1
     print(f"backend {jsonrpc_fast.BACKEND}: {'no leak' if status == 0 else 'memory or objects are left'}")
