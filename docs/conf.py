@@ -157,7 +157,10 @@ DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
 SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
 ADAPTERS = re.compile(r"^\.\. automodule:: (jsonrpc_fast\.adapters\.\w+)\n(?: +.*\n)*", re.MULTILINE)
 ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
-FOREIGN = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=.(?:https?:)?//[^>]*>")
+FOREIGN = re.compile(
+    r"<(?!a\b)\w+\b[^>]*\b(?:src|srcset|href|data|poster)=.(?:https?:)?//[^>]*>"
+    r"|(?:@import|\bimport\(|\burl\()\s*[\"']?(?:https?:)?//[^)\s]*"
+)
 NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 DESCRIPTION_CHARACTERS = 200
 BLOCK = re.compile(r'<div class="highlight-python .*?</pre>', re.DOTALL)
@@ -404,8 +407,8 @@ autodoc_default_options = {"members": True, "inherited-members": ",".join(sorted
 
 
 def check_hosts(app: Sphinx, exception: Exception | None) -> None:
-    """Warn of each page that would load something from another host."""
-    for page in Path(app.outdir).rglob("*.html"):
+    """Warn of each page or style that would load something from another host."""
+    for page in [*Path(app.outdir).rglob("*.html"), *Path(app.outdir).rglob("*.css")]:
         for tag in FOREIGN.findall(page.read_text(encoding="utf-8")):
             logger.warning("%s loads from another host: %s", page.name, tag)
 

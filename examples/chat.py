@@ -4,7 +4,6 @@ python examples/chat.py 4000
 jsonrpc-fast call --follow tcp://127.0.0.1:4000 join name=Ada
 """
 
-import asyncio
 import sys
 from typing import Any
 
@@ -42,13 +41,6 @@ async def serve(transport: StreamTransport) -> None:
             await tell(f"{name} left")
 
 
-async def main(port: int) -> None:
-    server = TcpServer(serve, "127.0.0.1", port)
-    await server.start()
-    print("listening on port", server.address[1], flush=True)
-    await asyncio.Event().wait()
-
-
 if len(sys.argv) < 2:
     sys.exit(__doc__)
-asyncio.run(main(int(sys.argv[1])))
+sys.exit(TcpServer(serve, "127.0.0.1", int(sys.argv[1])).run())
