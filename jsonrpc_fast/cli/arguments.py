@@ -15,11 +15,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return the host and the port in "HOST:PORT", "[HOST]:PORT", ":PORT" or "PORT"; the host is 127.0.0.1 by default.
-
-    Raises:
-        ValueError: The address is malformed.
-    """
+    """Return the host, by default 127.0.0.1, and the port in "HOST:PORT", "[HOST]:PORT", ":PORT" or "PORT"."""
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -32,11 +28,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return headers given as "NAME: VALUE", with environment variables in the values expanded.
-
-    Raises:
-        ValueError: A header is malformed, or a variable is missing. The error's text contains no value.
-    """
+    """Return headers given as "NAME: VALUE", with environment variables expanded. No text of a ValueError has a value."""
     headers = {}
     for text in given:
         name, colon, value = text.partition(":")
@@ -54,10 +46,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
 def params_of(words: Sequence[str]) -> Raw | None:
     """Return the params in words of the command line: one JSON object or array, pairs NAME=VALUE, or no words.
 
-    A VALUE that is JSON is passed on as written. Any other VALUE is a string.
-
-    Raises:
-        ValueError: A word has another form, or a name is given twice.
+    A VALUE that is JSON is passed on as written. Any other VALUE is a string. Raises ValueError.
     """
     if not words:
         return None

@@ -57,12 +57,7 @@ _TOKEN: Final = re.compile(
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command `call`, `list`, `stubs` or `replay`. Return the exit status.
-
-    Args:
-        options: The options of the command line. Their `program` is the server to run, and its arguments; without one,
-            their `words` begin with the server's address.
-    """
+    """Run the command `call`, `list`, `stubs` or `replay`. Return the exit status."""
     extra = "mcp" if options.mcp else "http,websocket"
     return run_reporting(options, extra, lambda: asyncio.run(_run_until_signal(options)))
 
@@ -143,11 +138,7 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
 
 
 def _members_of(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the further members of the message, as they were written.
-
-    Raises:
-        ValueError: One is not NAME=VALUE, or JSON-RPC defines its name; or the server speaks MCP.
-    """
+    """Return the further members of the message, as they were written. Raises ValueError."""
     members = params_of(options.extra)
     if members is None:
         return None
@@ -159,25 +150,12 @@ def _members_of(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 class _Server:
-    """The server of a command.
-
-    Args:
-        options: The options of the command line.
-        on_notification: Called with the method and the params of the server's notifications.
-
-    Attributes:
-        target: Its address; "" for a program.
-        scheme: The scheme of the address; "" for a program, and for a text that is not an address.
-        headers: Further headers of every HTTP request.
-
-    Raises:
-        ValueError: A header is malformed, or has no URL.
-    """
+    """The server of a command. Raises ValueError if a header is malformed, or has no URL."""
 
     def __init__(self, options: argparse.Namespace, on_notification: Callable[[str, Any], None] | None) -> None:
         self.options = options
         self.on_notification = on_notification
-        self.target: str = "" if options.program else options.words[0]
+        self.target: str = "" if options.program else options.words[0]  # its address
         found = ADDRESS.match(self.target)
         self.scheme: str = "" if found is None else found[0].partition(":")[0].lower()
         self.headers: dict[str, str] = headers_of(options.header, os.environ)
@@ -536,11 +514,7 @@ def _print_result(result: Any, options: argparse.Namespace) -> None:
 
 
 def _write(text: str, decorate: Callable[[str], str] = str) -> None:
-    """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate.
-
-    Raises:
-        OutputError: stdout is closed, or cannot be written.
-    """
+    """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate."""
     try:
         if _is_terminal():
             # In JSON, control characters occur only in strings, where the escape has the same meaning.

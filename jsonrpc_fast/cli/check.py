@@ -90,14 +90,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
 
 
 def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
-    """Return advice for a file that is evidently not a stream of messages in this framing; "" for any other file.
-
-    Args:
-        name: The file's name.
-        start: The file's first bytes.
-        framing: The framing that the user chose; None: the default, newline.
-        profile: The rules for messages.
-    """
+    """Return advice for a file that is evidently not a stream of messages in this framing; "" for any other file."""
     # Checked before other binary data: compressed data is binary, too, but this advice says what to do.
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
@@ -194,16 +187,12 @@ class _RecordingDecoder:
 
 
 class _Suggestions:
-    """Finds the first preset, in the order of `PRESETS`, under which a stream has no fault. Headers suggest LSP first.
-
-    Attributes:
-        refused: The first fault under CLIENT, which accepts most.
-    """
+    """Finds the first of `PRESETS`, for headers LSP and then the others, under which a stream has no fault."""
 
     def __init__(self, framing: Framing) -> None:
         names = sorted(PRESETS, key=lambda name: framing != "content-length" or name != LSP.name)
         self._decoders = {name: Decoder(framing, PRESETS[name], raw=True) for name in names}
-        self.refused: ParseError | None = None
+        self.refused: ParseError | None = None  # the first fault under CLIENT, which accepts most
 
     def feed(self, data: bytes) -> None:
         self._decoders = {
@@ -225,13 +214,7 @@ class _Suggestions:
 
 
 class _Report:
-    """Counts the messages of one file, and prints the first faults at once.
-
-    Attributes:
-        counts: The number of messages of each kind, "invalid" included.
-        faults: The number of invalid messages of each code.
-        methods: The number of requests and of notifications of each method.
-    """
+    """Counts the messages of one file, and prints the first faults at once."""
 
     def __init__(self, file: str, options: argparse.Namespace, progress: _Progress) -> None:
         self.counts: Counter[str] = Counter()

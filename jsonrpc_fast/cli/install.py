@@ -24,19 +24,12 @@ from .output import Status, escape, is_coloured, print_error, styled
 
 
 class _Host(NamedTuple):
-    """Where a host keeps its servers.
+    """Where a host keeps its servers."""
 
-    Attributes:
-        key: The member of the file that holds them.
-        of_user: Returns the file for all projects of a user; None if it is not for other programs to write.
-        of_project: The file in a project's folder; None if the host has none.
-        typed: Whether an entry names its transport.
-    """
-
-    key: str
-    of_user: Callable[[], Path] | None
+    key: str  # the member of the file that holds them
+    of_user: Callable[[], Path] | None  # None: the user's file is not for other programs to write
     of_project: str | None
-    typed: bool = False
+    typed: bool = False  # whether an entry names its transport
 
 
 def _settings(*parts: str) -> Path:

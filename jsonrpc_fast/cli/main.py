@@ -39,24 +39,14 @@ exit status:
 
 
 class _Command(NamedTuple):
-    """A command.
-
-    Attributes:
-        about: A short description.
-        usage: The forms of its command line after the name, separated by "|"; "" for the one of argparse.
-        options: Their names, such as "-q,--quiet", and the arguments of argparse.
-        text: The description in its help, and the exit statuses.
-        module: The module that runs it; "" for the one of its name.
-        takes: What may follow after "--": "server", the command of a server in place of a TARGET; "program", any
-            command; "", nothing.
-    """
+    """A command."""
 
     about: str
-    usage: str
-    options: dict[str, dict[str, Any]]
-    text: str
-    module: str = ""
-    takes: Literal["server", "program", ""] = ""
+    usage: str  # the forms of its command line after the name, separated by "|"; "" for the one of argparse
+    options: dict[str, dict[str, Any]]  # the names, such as "-q,--quiet", and the arguments of argparse
+    text: str  # the description in its help, and the exit statuses
+    module: str = ""  # that runs it; "" for the one of its name
+    takes: Literal["server", "program", ""] = ""  # what may follow after "--": a server in place of a TARGET, a program
 
 
 def _seconds(text: str) -> float:
@@ -524,14 +514,7 @@ exit status:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: The arguments; None: those of the process.
-
-    Returns:
-        The exit status.
-    """
+    """Run the command line of these arguments, or of the process. Return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["run"] and words[1:2] not in ([], ["-h"], ["--help"]):
         from . import run

@@ -51,11 +51,7 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
 
 
 def write_output(data: bytes) -> None:
-    """Write all bytes to stdout.
-
-    Raises:
-        OSError: stdout is closed, or cannot be written.
-    """
+    """Write all bytes to stdout."""
     sys.stdout.flush()
     rest = memoryview(data)
     while rest:
@@ -87,11 +83,7 @@ def prepare_stdout() -> None:
 
 
 def missing_extra(error: ImportError, extra: str) -> str:
-    """Return the message for a library that is not installed.
-
-    Raises:
-        ImportError: A module of this package is missing: `error` is raised again.
-    """
+    """Return the message for a library that is not installed. A module of this package is a bug: raises it again."""
     # A missing module of this package is a bug, not a missing extra.
     if (error.name or "").startswith(__package__.partition(".")[0]):
         raise error
@@ -235,13 +227,7 @@ class Faults:
 
 
 def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int]) -> int:
-    """Run a command with its log on stderr, and report an exception that ends it. Return the exit status.
-
-    Args:
-        options: The options of the command line.
-        extra: The extra that installs a library that may be missing.
-        run: Runs the command.
-    """
+    """Run a command with its log on stderr, and report its exception, or the missing extra. Return the exit status."""
     program = f"jsonrpc-fast {options.command}"
     status = Status.WRONG
     reason: object

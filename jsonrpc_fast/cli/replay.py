@@ -44,11 +44,7 @@ _MAX_DIFFERENCES: Final = 5
 
 
 def handlers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
-    """Return functions that serve the server's requests as the client did in the recording.
-
-    Raises:
-        ValueError: The file cannot be read, or is not a recording.
-    """
+    """Return functions that serve the server's requests as the client did in the recording. Raises ValueError."""
     waiting: dict[Any, str] = {}
     recorded_responses: defaultdict[str, deque[Response[Any]]] = defaultdict(deque)
     for recorded, message in _messages(options):
@@ -70,15 +66,7 @@ def _respond(responses: deque[Response[Any]], _: Any) -> Any:
 
 
 async def replay(peer: Caller, options: argparse.Namespace, write: Callable[[str], None]) -> bool:
-    """Send the messages of the client in a recording.
-
-    Args:
-        peer: Calls the server.
-        options: The options of the command line.
-        write: Called with each line of the report.
-
-    Returns:
-        Whether all responses are as recorded.
+    """Send the messages of the client in a recording, and return whether all responses are as recorded.
 
     Raises:
         CallTimeout: A response did not come in time; all of the recording was replayed.

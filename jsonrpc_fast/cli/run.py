@@ -45,14 +45,7 @@ _LONG_SHEBANG: Final = re.compile(rb"#!/bin/sh\n'''exec' [\"']?([^\"'\n]+?)[\"']
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a program.
-
-    Args:
-        words: A file, the name of a program on the path, or -m and the name of a module; and its arguments.
-
-    Returns:
-        The exit status. Exceptions of the program, such as SystemExit, propagate.
-    """
+    """Run a file, a program on the path, or a module after -m, with its arguments. Its exceptions propagate."""
     name, *arguments = words
     is_module = name == "-m"
     if is_module:

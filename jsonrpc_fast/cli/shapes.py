@@ -38,21 +38,13 @@ class DocumentError(ValueError):
 
 
 class Shape(NamedTuple):
-    """The kinds of values that a schema accepts.
+    """The kinds of values that a schema accepts."""
 
-    Attributes:
-        plain: Names of plain types: "Any", "None", "bool", "int", "float" and "str".
-        literals: Single strings and integers.
-        items: The shape of the items of arrays; None: no arrays.
-        values: The shape of the values of mappings; None: no mappings.
-        classes: The numbers of classes.
-    """
-
-    plain: frozenset[str] = frozenset()
-    literals: frozenset[tuple[str, Any]] = frozenset()
-    items: Shape | None = None
-    values: Shape | None = None
-    classes: frozenset[int] = frozenset()
+    plain: frozenset[str] = frozenset()  # "Any", "None", "bool", "int", "float" and "str"
+    literals: frozenset[tuple[str, Any]] = frozenset()  # single strings and integers
+    items: Shape | None = None  # of arrays; None: no arrays
+    values: Shape | None = None  # of mappings; None: no mappings
+    classes: frozenset[int] = frozenset()  # their numbers
 
 
 ANY: Final = Shape(frozenset({"Any"}))
@@ -68,29 +60,14 @@ class Member(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ObjectClass:
-    """A class for objects.
-
-    Attributes:
-        hint: A name for it, as the document spells it.
-        members: Its members by name.
-    """
+    """A class for objects."""
 
     hint: str
     members: dict[str, Member] = field(default_factory=dict)
 
 
 class Shapes:
-    """The shapes of the schemas of a document.
-
-    Args:
-        document: The document.
-
-    Attributes:
-        classes: The classes by number. Reading a schema adds those that it needs.
-
-    Raises:
-        DocumentError: The document is too large.
-    """
+    """The shapes of the schemas of a document. Raises DocumentError if it is too large."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
@@ -105,12 +82,7 @@ class Shapes:
         self._number(document, 0)
 
     def of(self, schema: Any, hint: str) -> Shape:
-        """Return the shape of a schema.
-
-        Args:
-            schema: The schema.
-            hint: A name for its class, if the schema has none.
-        """
+        """Return the shape of a schema. `hint` is a name for its class, if the schema has none."""
         shape = self._of(schema, hint, 0)
         # Classes are filled here, not where they are found, so that a schema may refer to itself through an object.
         while self._waiting:

@@ -150,10 +150,6 @@ def read_texts(file: str, framing: Framing | None, profile: Profile) -> Iterator
     """Yield the text of each message or batch of a recording or of a stream, with its time and who sent it.
 
     A stream has no times, and all its messages have one sender. The text of what is no message is b"".
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: A line of a recording is malformed.
     """
     with open_input(file) as stream:
         if framing is None and is_recording(stream.peek(256)[:256]):

@@ -40,12 +40,7 @@ _HIDING: Final = frozenset({"bool", "int", "float", "str", "list", "dict", "Any"
 
 
 def write_stubs(document: Any, options: argparse.Namespace) -> int:
-    """Write the module for a document to the output, and return the exit status.
-
-    Raises:
-        DocumentError: The document is not one of OpenRPC, or too large.
-        OSError: The output cannot be written.
-    """
+    """Write the module for a document to the output, and return the exit status. Raises DocumentError."""
     text = stubs_of(document, name=options.name, is_async=not options.sync).encode()
     if options.output is None:
         write_output(text)
@@ -75,11 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def document_of(data: bytes) -> Any:
-    """Return the document in a file.
-
-    Raises:
-        DocumentError: It is not JSON, or too large.
-    """
+    """Return the document in a file. Raises DocumentError."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise DocumentError(f"the document is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
@@ -89,15 +80,9 @@ def document_of(data: bytes) -> Any:
 
 
 def stubs_of(document: Any, *, name: str | None = None, is_async: bool = True) -> str:
-    """Return the module with the interface that an OpenRPC document describes.
+    """Return the module with the interface that an OpenRPC document describes. Raises DocumentError.
 
-    Args:
-        document: The document, decoded from JSON.
-        name: The name of the class; None: one from the title.
-        is_async: Whether its methods are async, as `proxy` needs them for all callers except `HttpClient`.
-
-    Raises:
-        DocumentError: It is not a document of OpenRPC, or too large.
+    The name of the class is by default made from the title. For all callers but `HttpClient`, its methods are async.
     """
     if not isinstance(document, dict) or not isinstance(document.get("methods"), list):
         raise DocumentError("this is not an OpenRPC document: it has no list of methods")
@@ -105,11 +90,7 @@ def stubs_of(document: Any, *, name: str | None = None, is_async: bool = True) -
 
 
 class _Module:
-    """The module for a document.
-
-    Attributes:
-        text: Its text.
-    """
+    """The module for a document."""
 
     def __init__(self, document: dict[str, Any], name: str | None, is_async: bool) -> None:
         self._shapes = Shapes(document)

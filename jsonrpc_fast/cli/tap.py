@@ -55,18 +55,11 @@ _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
 class Logs(NamedTuple):
-    """Where a tap writes.
-
-    Attributes:
-        log: The file descriptor of the log.
-        record: The file descriptor of the recording; None: nothing is recorded.
-        payloads: Whether the log has the messages.
-        json: Whether the log is JSON.
-    """
+    """The file descriptors of the log and of the recording, and how a tap writes the log."""
 
     log: int
     record: int | None
-    payloads: bool
+    payloads: bool  # whether the log has the messages
     json: bool = False
 
 
@@ -104,14 +97,7 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
 
 
 def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile) -> int:
-    """Run `command` between the client and this process's stdin and stdout. Return the exit status.
-
-    Args:
-        command: The server's program and arguments.
-        logs: The logs to write.
-        framing: The framing of both directions; "auto" detects that of each.
-        profile: The rules for messages.
-    """
+    """Run `command` between the client and this process's stdin and stdout. Return the exit status."""
     # The C runtime would turn line feeds into CRLF, and end the input at a Ctrl-Z.
     if sys.platform == "win32":
         import msvcrt
@@ -299,13 +285,7 @@ def _write(descriptor: int, chunk: bytes) -> None:
 
 
 class Watcher:
-    """Decodes the messages that were passed on and writes the log, in its own thread.
-
-    Args:
-        logs: The logs to write.
-        framing: The framing of the channel, for chunks that do not have their own.
-        profile: The rules for messages.
-    """
+    """Decodes the messages that were passed on and writes the log, in its own thread."""
 
     def __init__(self, logs: Logs, framing: Framing, profile: Profile) -> None:
         self.written_lines: int = 0
@@ -321,12 +301,9 @@ class Watcher:
         self._ending: str | None = None
 
     def add(self, place: Direction | Side, chunk: bytes, line: str = "") -> None:
-        """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first.
+        """Queue a chunk, b"" at the end of a stream; or a line to log that is about something other than a message.
 
-        Args:
-            place: A direction of the channel, or a side of another conversation.
-            chunk: The chunk.
-            line: A line to log in place of a chunk, about something other than a message.
+        Called before the chunk is passed on, so that no response comes first.
         """
         side = self._channel[place] if isinstance(place, str) else place
         now = time.time()
@@ -437,28 +414,16 @@ def _words_of(entry: Entry, side: Side | None) -> tuple[str, str]:
 
 
 class Side:
-    """One direction: its decoder, and its requests that wait for a response.
-
-    Args:
-        direction: Where the messages go.
-        framing: The framing of the messages.
-        profile: The rules for messages.
-        pending: The requests of this direction.
-        called: The requests of the other direction, to which this one responds.
-        number: The number of the conversation in the recording.
-
-    Attributes:
-        skipped_bytes: How many bytes did not fit in the queue since the last chunk that did.
-    """
+    """One direction: its decoder, and its requests that wait for a response."""
 
     def __init__(
         self, direction: Direction, framing: Framing, profile: Profile, pending: Pending, called: Pending, number: int
     ) -> None:
         self.direction: Direction = direction
         self.pending: Pending = pending
-        self.called: Pending = called
-        self.number: int = number
-        self.skipped_bytes: int = 0
+        self.called: Pending = called  # the requests of the other direction, to which this one responds
+        self.number: int = number  # of the conversation in the recording
+        self.skipped_bytes: int = 0  # that did not fit in the queue since the last chunk that did
         self._profile = profile
         self._decoder = LocatingDecoder(framing, profile, raw=True)
         self._skips_line = False  # after bytes that are not logged
@@ -523,14 +488,7 @@ class Side:
 def sides(
     framing: Framing, profile: Profile, requests: tuple[Pending, Pending] | None = None, number: int = 1
 ) -> dict[Direction, Side]:
-    """Return both directions between a client and a server, or of one HTTP request.
-
-    Args:
-        framing: The framing of the messages.
-        profile: The rules for messages.
-        requests: The requests of the client, and those of the server, if several conversations share them.
-        number: The number in the recording.
-    """
+    """Return both directions between a client and a server, or of one HTTP request of a conversation."""
     ours, theirs = requests or (OrderedDict(), OrderedDict())
     return {
         "->": Side("->", framing, profile, ours, theirs, number),

@@ -132,11 +132,7 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
 
 
 def _opener(target: str) -> Any:
-    """Return a function that connects to a server.
-
-    Raises:
-        ValueError: It is not an address.
-    """
+    """Return a function that connects to a server. Raises ValueError."""
     if target.startswith("unix:"):
         return partial(asyncio.open_unix_connection, target[5:], limit=CHUNK_BYTES)
     if target.startswith("tcp://"):
@@ -189,14 +185,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watc
 
 
 class _Tap:
-    """The ASGI application.
-
-    Args:
-        target: The URL of the server.
-        watcher: Gets each message that is passed on.
-        profile: The rules for messages.
-        end: Called at the end, before a signal ends the process.
-    """
+    """The ASGI application. `end` is called at the end, before a signal ends the process."""
 
     def __init__(self, target: Any, watcher: Watcher, profile: Profile, end: Callable[[], None]) -> None:
         self._target = target
