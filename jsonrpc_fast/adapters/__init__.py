@@ -7,11 +7,7 @@ from typing import Any
 
 
 def replace(*replacements: tuple[Any, Any]) -> None:
-    """Replace objects in all modules of this process, and therefore in modules that import them later.
-
-    Args:
-        replacements: The old and the new object, a class or a function, which modules know by the name of the old one.
-    """
+    """Replace objects, classes or functions known by their names, in all modules of this process and in later ones."""
     # A copy, because reading a lazy attribute of a module may import others.
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", {})

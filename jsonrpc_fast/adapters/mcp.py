@@ -86,12 +86,7 @@ _sdk_servers: Final[list[None]] = []
 
 
 def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
-    """Return the SDK's message for a line, or the exception that says why it is not a message.
-
-    Args:
-        data: A line.
-        errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
-    """
+    """Return the SDK's message for a line, or why it is none; `errors` as the SDK decodes: servers with "replace"."""
     # The codec reads usual messages. The SDK's models read the messages that it refuses, so that the same messages are
     # accepted as in the SDK.
     received: Any = decode(data, PROFILE)

@@ -79,16 +79,11 @@ class MessageWriter:
 
 
 class Frames:
-    """Passes the frames of a stream on without their content types, as pygls reads them.
-
-    Args:
-        receive: Called with each message.
-        skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
-    """
+    """Passes the frames of a stream on without their content types, as pygls reads them."""
 
     def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], *, skips_text: bool) -> None:
         self._receive = receive
-        self._skips_text = skips_text
+        self._skips_text = skips_text  # other lines between frames; if not, they are passed on, as faults
         self._left = 0  # bytes of a body that have not arrived
         self._is_in_head = False
         self._text = b""  # the beginning of a line that has not arrived completely
@@ -192,15 +187,7 @@ async def attach(
     output: BinaryIO | None = None,
     ends_calls: bool = True,
 ) -> None:
-    """Start a transport for the protocol of a server or client.
-
-    Args:
-        protocol: A protocol with the methods of this adapter.
-        transport: The transport, not started.
-        stop_event: Set when the program ends the server or client.
-        output: A stream to close with the transport.
-        ends_calls: Whether the loss of the connection ends the calls in flight.
-    """
+    """Start a transport for the protocol of a server or client; `output` is a stream to close with it."""
 
     def on_message(received: Any) -> None:
         if isinstance(received, Withdrawn):

@@ -249,11 +249,7 @@ class RedisEventStore:
     # Commands.
 
     async def _execute(self, *commands: _Command) -> list[Any]:
-        """Run commands in a pipeline. Return their responses; some may be exceptions.
-
-        Raises:
-            ConnectionLost: Redis did not respond in time; some commands may have run.
-        """
+        """Run commands in a pipeline, and return responses or exceptions. At a ConnectionLost, some may have run."""
         # Otherwise, while Redis hangs, each event would wait for the whole timeout and delay the sending.
         if time.monotonic() < self._paused_until:
             raise ConnectionLost("Redis does not respond")

@@ -28,7 +28,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return headers given as "NAME: VALUE", with environment variables expanded. No text of a ValueError has a value."""
+    """Return headers given as "NAME: VALUE", with environment variables expanded. No error has a value."""
     headers = {}
     for text in given:
         name, colon, value = text.partition(":")

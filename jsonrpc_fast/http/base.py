@@ -167,22 +167,14 @@ class BaseEndpoint:
 
 
 def check_function(name: str, function: object, *, may_be_async: bool = False) -> None:
-    """Check an option that is a function, or None.
-
-    Raises:
-        TypeError: It is not callable, or async although it must not be.
-    """
+    """Check an option that is a function, or None. Raises TypeError."""
     check_callable(name, function)
     if inspect.iscoroutinefunction(function) and not may_be_async:
         raise TypeError(f"{name} must not be async")
 
 
 def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:
-    """Return the headers of a request, with names in lower case.
-
-    Raises:
-        Refusal: A header that is checked has two values (400).
-    """
+    """Return the headers of a request, with names in lower case; two values of one that is checked are a Refusal."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     fields = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
     found = dict(fields)

@@ -90,12 +90,7 @@ class Refusal(Exception):
 
 
 def check_status(status: object, minimum: int) -> None:
-    """Check the status of a response.
-
-    Raises:
-        TypeError: It is not an int.
-        ValueError: It is below `minimum`, or above 599.
-    """
+    """Check the status of a response, at most 599. Raises TypeError or ValueError."""
     if not isinstance(status, int) or isinstance(status, bool):
         raise TypeError(f"the status must be an int, not {type(status).__name__}")
     if not minimum <= status <= 599:
@@ -305,8 +300,7 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
     """Check a body that was received.
 
     Raises:
-        Refusal: It is larger than `limit` (413), or does not have its declared length (400), because a part of it was
-            read earlier, or lost.
+        Refusal: It is larger than `limit` (413), or a part of it was read earlier, or lost (400).
         TypeError: It is not bytes.
     """
     if not isinstance(body, (bytes, bytearray)):

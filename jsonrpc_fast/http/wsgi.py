@@ -146,11 +146,7 @@ def _unread(_: int | None) -> bytes:
 
 
 def _check_environ(environ: dict[str, Any]) -> None:
-    """Check the variables that PEP 3333 requires and this module uses.
-
-    Raises:
-        TypeError: A variable is missing or has the wrong type: the server or the calling code is broken.
-    """
+    """Check the variables that PEP 3333 requires and this module uses. A fault is one of the server or the caller."""
     check_type("environ", environ, dict)
     for key in ("REQUEST_METHOD", "SERVER_NAME"):
         if key not in environ:

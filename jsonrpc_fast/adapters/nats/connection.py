@@ -49,23 +49,13 @@ class CodecOptions(TypedDict, total=False):
 
 
 def check_options(options: CodecOptions) -> None:
-    """Check the names of options: Python lets any pass in `**options`.
-
-    Raises:
-        TypeError: One does not exist.
-    """
+    """Check the names of options: Python lets any pass in `**options`."""
     for name in options.keys() - CodecOptions.__annotations__.keys():
         raise TypeError(f"there is no option {name!r}")
 
 
 def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) -> None:
-    """Check an argument that is a subject of NATS.
-
-    Raises:
-        TypeError: It is not a str.
-        ValueError: It is empty or too large, or it has an empty token, a blank, a control character or a
-            wildcard that is not allowed there.
-    """
+    """Check an argument that is a subject of NATS. Raises TypeError or ValueError."""
     check_name(name, subject)
     tokens = subject.split(".")
     if "" in tokens:
@@ -77,11 +67,7 @@ def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) 
 
 
 def check_name(name: str, value: str) -> None:
-    """Check an argument that is the name of a queue group, or a subject apart from its tokens.
-
-    Raises:
-        Exception: As in `check_subject`.
-    """
+    """Check an argument that is the name of a queue group, or a subject apart from its tokens."""
     check_type(name, value, str)
     if not value or re.search("[\0- \x7f\ud800-\udfff]", value) is not None:
         raise ValueError(f"{name} must not be empty, and must not have a blank or a control character")
@@ -128,11 +114,7 @@ class ResponseInbox:
         self._stored: set[str] = set()  # the subjects of requests that a stream has stored
 
     async def request(self, send: Callable[[str], Awaitable[object]], seconds: float) -> bytes:
-        """Send a request, and return the text of its response.
-
-        Args:
-            send: Publishes the request. It gets the subject for the response.
-            seconds: How long the response may take.
+        """Send a request, and return the text of its response. `send` gets the subject for the response.
 
         Raises:
             CallTimeout: No response arrived in time.
@@ -173,11 +155,7 @@ _inboxes: Final[WeakKeyDictionary[Client, ResponseInbox]] = WeakKeyDictionary()
 
 
 async def inbox_of(connection: Client) -> ResponseInbox:
-    """Return the inbox of a connection; it is made for the first call.
-
-    Raises:
-        nats.errors.Error: The connection is closed.
-    """
+    """Return the inbox of a connection, which is made for the first call."""
     inbox = _inboxes.get(connection)
     if inbox is None or connection.is_closed:  # nats-py forgets the subscriptions of a closed connection
         prefix = connection.new_inbox()

@@ -383,11 +383,7 @@ class Service:
 
 
 class _Outcomes:
-    """Hooks that note in `_served` how each request of a message ended, around those of the user.
-
-    Args:
-        hooks: Those of the user.
-    """
+    """Hooks that note in `_served` how each request of a message ended, around those of the user."""
 
     def __init__(self, hooks: Hooks | None) -> None:
         self._hooks = hooks
