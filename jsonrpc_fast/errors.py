@@ -475,3 +475,17 @@ def not_a_message(value: object) -> TypeError:
     """Return the error for a value that is passed to an encoder and is not a message."""
     text = f"message must be a Request, a Notification or a Response, not {type(value).__name__}"
     return TypeError(f"{text}; use encode_dict" if issubclass(type(value), dict) else text)
+
+
+def not_a_dict(value: object, fault: ParseError, messages: tuple[type, ...]) -> Exception:
+    """Return the error for a value that `encode_dict` refuses: its fault, or what writes a message.
+
+    Args:
+        value: The value.
+        fault: Its first fault.
+        messages: The classes of messages.
+    """
+    item = value[fault._index] if isinstance(value, list) and fault._index is not None else value
+    if isinstance(item, messages):
+        return TypeError(f"message must be a dict or a list of dicts, not {type(item).__name__}; use encode")
+    return fault

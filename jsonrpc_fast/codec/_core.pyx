@@ -23,7 +23,7 @@
 #     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
 #     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
 #     `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
-#     `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`; `header_reader` with the methods of its
+#     `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`, `not_a_dict`, `with_hint`; `header_reader` with the methods of its
 #     result; and the classes `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also
 #     `args_of`, `bits_of` and `is_set`, when pickling `remake`.
 #
@@ -122,7 +122,17 @@ from typing import get_args
 
 from .. import errors
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
-from ..errors import MISSING, EncodeError, RpcError, args_of, missing_arguments, not_a_message, remake_parse_error
+from ..errors import (
+    MISSING,
+    EncodeError,
+    RpcError,
+    args_of,
+    missing_arguments,
+    not_a_dict,
+    not_a_message,
+    remake_parse_error,
+    with_hint,
+)
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import FRAMINGS, Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES

@@ -660,7 +660,8 @@ def _check_id(id: object) -> None:
     if type(id) is int and -(2**63) <= id < 2**64:
         return  # nearly every id; a wider one is only accepted if it is not too long
     # Section 4: a string, a number or null. Only Python has a bool that is an int.
-    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+    # A subclass of float, such as NumPy's, cannot be written.
+    if isinstance(id, bool) or not (id is None or type(id) is float or isinstance(id, (int, str))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):
         raise ValueError("id must be a finite number")

@@ -10,9 +10,11 @@ Rules:
 from __future__ import annotations
 
 import codecs
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-from ..codes import ParseErrorCode
+from ..codes import Hint, ParseErrorCode
+from ..errors import not_a_dict, with_hint
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..support import HANDLER_FAILURES
@@ -178,7 +180,12 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
                 obj = {name: _read_certain(text, name, value, rules) for name, value in members.items()}
                 kinds = _DUPLICATE if found.envelopes[0].duplicates else 0
                 return fault_with_id(ParseErrorCode.MALFORMED_JSON, obj, rules, kinds, offset)
-    return _fault_of_text(ParseErrorCode.MALFORMED_JSON, text, offset, rules)
+    fault = _fault_of_text(ParseErrorCode.MALFORMED_JSON, text, offset, rules)
+    if text[offset : offset + 1] in (b"{", b"["):
+        with suppress(Malformed):  # what stands before it is no whole message
+            if not scan(text[:offset], batch_items=1).is_batch:
+                with_hint(fault, Hint.SEVERAL_MESSAGES)
+    return fault
 
 
 def _fault_of_text(code: ParseErrorCode, text: bytes, offset: int, rules: Rules) -> ParseError:
@@ -477,8 +484,9 @@ def encode_dict(
         message = list(message)
     fault = fault_in(message, rules)
     if fault is not None:
+        refusal = not_a_dict(message, fault, (Request, Notification, Response))
         del message
-        raise fault
+        raise refusal
     default = default_in(rules, default)
     if isinstance(message, list):
         text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"

@@ -310,6 +310,29 @@ def test_decode_gives_no_hint(impl: ModuleType) -> None:
     )
 
 
+@rows(
+    ("data", "offset", "is_several"),
+    [
+        (ONE + b"\n" + ONE, 38, True),
+        (ONE + ONE, 37, True),
+        (b" " + ONE + b" [1]", 39, True),
+        (ONE + b"\n" + ONE[:5], 38, True),
+        (b'{"a":[1][2]}', 8, False),
+        (b'{"a":[1]\n{', 9, False),
+        (b'{"a":1}}', 7, False),
+        (ONE + b" x", 38, False),
+        (b"[1]\n[2]", 4, False),
+    ],
+)
+def test_several_messages_in_one_text(impl: ModuleType, data: bytes, offset: int, is_several: bool) -> None:
+    fault = impl.decode(data)
+    assert (fault.code.name, fault.offset) == ("MALFORMED_JSON", offset)
+    cure = "; it looks like several messages: a Decoder reads them one by one"
+    assert fault.message == f"the text is not JSON{cure if is_several else ''}"
+    if b"\n" not in data:
+        assert impl.Decoder().feed(data + b"\n") == [fault]
+
+
 AUTO: list[tuple[bytes, str, Description]] = [
     (b"", "newline", []),
     (ONE, "newline", [REQUEST]),

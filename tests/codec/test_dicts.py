@@ -380,3 +380,16 @@ def test_what_is_written_is_read_again(impl: ModuleType, text: bytes, spaces: by
         return
     if not (isinstance(message, list) and any(isinstance(item, impl.ParseError) for item in message)):
         assert impl.decode_dict(impl.encode_dict(message)) == message
+
+
+def test_a_message_is_no_dict(impl: ModuleType) -> None:
+    """Each of the two functions names the other one."""
+    request, valid = impl.Request(1, "m"), {"jsonrpc": "2.0", "method": "m"}
+    for value in (request, [valid, request], (request,)):
+        with pytest.raises(TypeError, match=r"^message must be a dict or a list of dicts, not Request; use encode$"):
+            impl.encode_dict(value)
+    with pytest.raises(TypeError, match=r"not dict; use encode_dict$"):
+        impl.encode(valid)
+    for value in ("text", None, [valid, 3, request]):
+        with pytest.raises(ParseError, match=r"^the message is not an object$"):
+            impl.encode_dict(value)

@@ -515,7 +515,7 @@ class TestWrongArguments:
                 call()
             assert type(caught.value) is TypeError
 
-    @rows("id", [True, False, b"1", [], {}, 1j, UNSET])
+    @rows("id", [True, False, b"1", [], {}, 1j, UNSET, type("Measure", (float,), {})(1.5)])
     def test_ids(self, impl: ModuleType, id: object) -> None:
         expected = f"^id must be an int, a str, a float or None, not {type(id).__name__}$"
         for call in (

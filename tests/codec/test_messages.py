@@ -161,7 +161,7 @@ class TestConstructors:
         assert repr(impl.Request(id, "m").id) == repr(id)
         assert repr(impl.Response(id).id) == repr(id)
 
-    @rows("id", [True, False, b"1", [], {}, (), 1j, object(), UNSET])
+    @rows("id", [True, False, b"1", [], {}, (), 1j, object(), UNSET, type("Measure", (float,), {})(1.5)])
     def test_ids_of_another_type(self, impl: ModuleType, id: object) -> None:
         expected = f"id must be an int, a str, a float or None, not {type(id).__name__}"
         for make in (lambda: impl.Request(id, "m"), lambda: impl.Response(id)):

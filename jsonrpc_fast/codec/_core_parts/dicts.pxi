@@ -187,7 +187,7 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
         message = list(<tuple>message)
     fault = fault_in(message, rules)
     if fault is not None:
-        raise fault
+        raise not_a_dict(message, fault, (Request, Notification, Response))
     default = default_in(rules, default)
     at = open_output(&output)
     try:

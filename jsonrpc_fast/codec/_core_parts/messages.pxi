@@ -417,7 +417,8 @@ cdef class Error:
 
 
 cdef int check_id(id) except -1:
-    if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
+    # A subclass of float, such as NumPy's, cannot be written.
+    if isinstance(id, bool) or not (id is None or type(id) is float or isinstance(id, (int, str))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not isfinite(<double>id):
         raise ValueError("id must be a finite number")

@@ -426,8 +426,14 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw, fast_items)
-    if not read_message(&cursor, &envelope, &error) or not read_end(&cursor):
+    if not read_message(&cursor, &envelope, &error):
         return fault_of_text(start, &cursor, rules, &envelope, False)
+    if not read_end(&cursor):
+        fault = fault_of_text(start, &cursor, rules, &envelope, False)
+        # Bounds: `read_end` fails at a byte before the end.
+        if cursor.fault[0] in (c"{", c"[") and fault._code is MALFORMED_JSON.code:
+            with_hint(fault, Hint.SEVERAL_MESSAGES)
+        return fault
     return read_envelope(&envelope, &error, rules, None, raw)
 
 
