@@ -76,12 +76,7 @@ class RedisEventStore:
     """
 
     def __init__(
-        self,
-        client: Redis,
-        *,
-        prefix: str = "jsonrpc_fast:",
-        max_events: int = 1000,
-        max_age_seconds: float = 300.0,
+        self, client: Redis, *, prefix: str = "jsonrpc_fast:", max_events: int = 1000, max_age_seconds: float = 300.0
     ) -> None:
         check_count("max_events", max_events, 1, may_be_none=False)
         check_seconds("max_age_seconds", max_age_seconds, may_be_none=False)

@@ -308,10 +308,7 @@ exit status:
     "stats": _Command(
         "count methods, sizes, errors and response times",
         "",
-        {
-            **_shared("--profile", "--framing", "files"),
-            "--json": _flag("print one JSON object for each file"),
-        },
+        {**_shared("--profile", "--framing", "files"), "--json": _flag("print one JSON object for each file")},
         """\
 Count the messages of each method in a recording of `tap --record`, or in a
 stream of messages: requests, notifications, errors, requests without a

@@ -217,10 +217,7 @@ def _text_of(change: _Change) -> str:
 
 def _members_of(change: _Change) -> dict[str, Any]:
     sides = {"before": change.before, "after": change.after}
-    return {
-        "pointer": pointer_to(change.path),
-        **{name: value for name, value in sides.items() if value is not UNSET},
-    }
+    return {"pointer": pointer_to(change.path), **{name: value for name, value in sides.items() if value is not UNSET}}
 
 
 def _shown(value: Any) -> str:

@@ -172,11 +172,7 @@ def _print_json(file: str, stats: _Stats, rows: list[tuple[str, _Method]]) -> No
         } or None
 
     methods = {
-        name: {
-            **method.counts,
-            "bytes": percentiles(method.sizes),
-            "seconds": percentiles(method.seconds),
-        }
+        name: {**method.counts, "bytes": percentiles(method.sizes), "seconds": percentiles(method.seconds)}
         for name, method in rows
     }
     counts = {"messages": stats.messages, "invalid": stats.invalid, "unpaired_responses": stats.unpaired}

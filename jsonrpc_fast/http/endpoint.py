@@ -20,15 +20,7 @@ from typing import Any, Unpack
 
 from ..handlers import Handlers, is_awaitable
 from ..support import check_count, check_seconds, is_foreign_cancellation
-from .base import (
-    JSON_TYPE,
-    BaseEndpoint,
-    EndpointOptions,
-    HttpHeaders,
-    checked_headers,
-    joined,
-    may_be_local,
-)
+from .base import JSON_TYPE, BaseEndpoint, EndpointOptions, HttpHeaders, checked_headers, joined, may_be_local
 from .guard import Cancellable, closing_fields, serve_other, user_failures, within
 from .requests import (
     HttpResponse,

@@ -20,15 +20,7 @@ from ..handlers.awaiting import awaited, resume
 from ..support import TaskPart, is_failure
 from .requests import Header, Receive, Refusal, Send
 
-__all__ = [
-    "WATCH_SECONDS",
-    "Cancellable",
-    "awaited",
-    "closing_fields",
-    "serve_other",
-    "user_failures",
-    "within",
-]
+__all__ = ["WATCH_SECONDS", "Cancellable", "awaited", "closing_fields", "serve_other", "user_failures", "within"]
 
 Result = TypeVar("Result")
 
@@ -166,10 +158,7 @@ def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> 
 
 
 async def serve_other(
-    kind: str,
-    receive: Receive,
-    send: Send,
-    lifespan: Callable[[str], Awaitable[str | None]] | None = None,
+    kind: str, receive: Receive, send: Send, lifespan: Callable[[str], Awaitable[str | None]] | None = None
 ) -> None:
     """Respond to the events of a lifespan, and close a WebSocket before it opens.
 

@@ -25,8 +25,9 @@ _HEADERS: Final = {
     b"content-encoding": "HTTP_CONTENT_ENCODING",
     b"content-length": "CONTENT_LENGTH",
     b"accept": "HTTP_ACCEPT",
+    b"traceparent": "HTTP_TRACEPARENT",
+    b"tracestate": "HTTP_TRACESTATE",
 }
-_HEADERS_AND_TRACE: Final = {**_HEADERS, b"traceparent": "HTTP_TRACEPARENT", b"tracestate": "HTTP_TRACESTATE"}
 
 
 class WsgiEndpoint(BaseEndpoint):
@@ -47,9 +48,8 @@ class WsgiEndpoint(BaseEndpoint):
             TypeError: `environ` lacks a variable that PEP 3333 requires, or has one of the wrong type.
         """
         _check_environ(environ)
-        names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
         # PEP 3333: each character of a string in the environment is one byte.
-        found = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
+        found = {name: environ[key].encode("latin-1", "replace") for name, key in _HEADERS.items() if key in environ}
         # Some servers do not provide the address that they listen on.
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
         peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
@@ -151,7 +151,7 @@ def _check_environ(environ: dict[str, Any]) -> None:
     for key in ("REQUEST_METHOD", "SERVER_NAME"):
         if key not in environ:
             raise TypeError(f"environ must be a WSGI environment: it lacks {key}")
-    for key in ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS_AND_TRACE.values()):
+    for key in ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS.values()):
         if key in environ:
             check_type(f"environ[{key!r}]", environ[key], str)
 
