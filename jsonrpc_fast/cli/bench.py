@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         facts = {"messages": len(texts), "invalid": invalid, "bytes": used, "backend": BACKEND}
         print(json.dumps({**facts, "rows": ratios}))
         return Status.SUCCESS
-    left_out = f"; {invalid} invalid ones are left out" if invalid else ""
+    left_out = f"; invalid and left out: {invalid}" if invalid else ""
     print(f"{len(texts)} messages, {used / len(texts):.0f} bytes on average; the backend is {BACKEND}{left_out}")
     for name, seconds, more in rows:
         ratio = "".join(f"  {value:.2f} x {of}" for of, value in more.items())
