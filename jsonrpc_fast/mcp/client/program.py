@@ -75,7 +75,7 @@ class ProgramTransport(StdioClient):
     channel: _Channel
     channel_class: ClassVar[type[ChildChannel]] = _Channel
 
-    def __init__(self, command: Sequence[str | os.PathLike[str]], *, stderr: Stderr, **options: Any) -> None:
+    def __init__(self, command: Sequence[str | os.PathLike[str]], stderr: Stderr, **options: Any) -> None:
         if not callable(stderr) and stderr not in ("inherit", "discard"):
             raise ValueError('stderr must be "inherit", "discard" or a function')
         super().__init__(command, stderr=self._keep_line, **options)

@@ -159,7 +159,7 @@ class Gateway(Served):
         self._rounds = Rounds(seal, max(1, max_servers // 2))
         self.http_clients: ModernClients = self.modern_clients(is_http=True)
         self._modern = self.handshake()
-        self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients)
+        self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients, None)
         self.tasks: TaskStore = TaskStore()
         self.announcer: Announcer = Announcer(0.05)
 
@@ -185,7 +185,8 @@ class Gateway(Served):
 
     def handshake(self) -> ServerHandshake:
         """Return the gateway's side of the handshake with a client."""
-        return ServerHandshake(self._info, CAPABILITIES, self.versions, self._instructions)
+        hints = {"ttlMs": 0, "cacheScope": "private"}
+        return ServerHandshake(self._info, CAPABILITIES, self.versions, self._instructions, hints, ())
 
     def modern_clients(self, *, is_http: bool) -> ModernClients:
         """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""

@@ -535,12 +535,12 @@ class StreamableHttpClient(Connection):
             # The same request as the first time, so that server and client agree on the same session parameters.
             id = self._initialize.id
             text = encode_request(id, "initialize", self._initialize.params, delimited=False)
-            renewal = _Post(Body(text), "initialize", {id_key(id): id}, {}, is_renewal=True)
+            renewal = _Post(Body(text, None), "initialize", {id_key(id): id}, {}, is_renewal=True)
             await self._exchange(renewal)
             begun = renewal.session
             if begun is None or begun.version != session.version:
                 raise ConnectionLost("the server ended the session, and does not begin one of the same version")
-            notice = Body(encode_notification("notifications/initialized", delimited=False))
+            notice = Body(encode_notification("notifications/initialized", delimited=False), None)
             await self._sender.release(await self._sender.send("POST", session_headers(begun), notice))
             # Only now, because a server may refuse messages that arrive before the notification.
             self._session = begun

@@ -60,7 +60,7 @@ class Body:
 
     __slots__ = ("_written", "data")
 
-    def __init__(self, data: bytes, written: Callable[[int], None] | None = None) -> None:
+    def __init__(self, data: bytes, written: Callable[[int], None] | None) -> None:
         self.data: bytes = data
         self._written = written
 

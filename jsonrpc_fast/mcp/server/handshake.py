@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...codec import Notification, Request
@@ -101,9 +100,9 @@ class ServerHandshake:
         info: Implementation,
         capabilities: ServerCapabilities,
         versions: Sequence[str],
-        instructions: str | None = None,
-        cache_hints: Mapping[str, Any] = MappingProxyType({"ttlMs": 0, "cacheScope": "private"}),
-        methods: Container[str] = (),
+        instructions: str | None,
+        cache_hints: Mapping[str, Any],
+        methods: Container[str],
     ) -> None:
         self._info = info
         self.capabilities: ServerCapabilities = capabilities

@@ -35,7 +35,7 @@ class Lifespan:
         value: What the context manager yielded; None before, and without one.
     """
 
-    def __init__(self, make: MakeLifespan | None, server: Any, check: Callable[[], object] | None = None) -> None:
+    def __init__(self, make: MakeLifespan | None, server: Any, check: Callable[[], object] | None) -> None:
         self._make = make
         self._check = check
         self._others: list[Callable[[], AbstractAsyncContextManager[Any] | None]] = []

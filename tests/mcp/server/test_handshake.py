@@ -35,8 +35,14 @@ INITIALIZE = {
 }
 
 
-def server(versions: tuple[str, ...] = RELEASED_VERSIONS, **options: Any) -> ServerHandshake:
-    return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
+def server(
+    versions: tuple[str, ...] = RELEASED_VERSIONS,
+    instructions: str | None = None,
+    cache_hints: dict[str, Any] | None = None,
+    methods: tuple[str, ...] = (),
+) -> ServerHandshake:
+    hints = cache_hints or {"ttlMs": 0, "cacheScope": "private"}
+    return ServerHandshake(SERVER, OFFERS, versions, instructions, hints, methods)
 
 
 def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | dict[str, Any]:
