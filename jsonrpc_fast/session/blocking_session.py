@@ -94,6 +94,9 @@ class _LoopThread:
 _shared: Final = _LoopThread()
 
 
+_CLOSED: Final = "it is closed, and connects only once: make a new one"
+
+
 class Blocking:
     """An asynchronous object behind methods that block. `with` starts it and closes it; several threads may use it.
 
@@ -104,7 +107,7 @@ class Blocking:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._lock = threading.Lock()
-        self._is_open = False
+        self._is_open = self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._inner!r}>"
@@ -120,12 +123,14 @@ class Blocking:
         """Connect, and return when that is done.
 
         Raises:
-            StateError: It was started already.
+            StateError: It was started already, or is closed.
             Exception: What starting the asynchronous object raises.
         """
         with self._lock:
             if self._is_open:
                 raise StateError("it was started already")
+            if self._is_closed:
+                raise StateError(_CLOSED)
             _shared.enter()
             try:
                 _shared.wait_for(self._inner.start)
@@ -143,7 +148,7 @@ class Blocking:
         with self._lock:
             if self._is_open:
                 _shared.wait_for(self._inner.close)
-                self._is_open = False
+                self._is_open, self._is_closed = False, True
                 _shared.leave()
 
     def wait_for(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -160,7 +165,8 @@ class Blocking:
             Exception: What the coroutine raises.
         """
         if not self._is_open:
-            raise StateError("it is not connected: use it in `with`, or call its `start`")
+            unused = "it is not connected: use it in `with`, or call its `start`"
+            raise StateError(_CLOSED if self._is_closed else unused)
         return _shared.wait_for(begin)
 
     def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:

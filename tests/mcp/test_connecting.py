@@ -435,3 +435,13 @@ async def test_a_command_that_looks_like_something_else_is_refused_with_the_cure
             pass
     first, _, _ = str(raised.value).partition("\n")
     assert first == f"[Errno 2] cannot start the server: {said}"
+
+
+async def test_a_script_that_is_given_as_the_program_is_refused_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "server.py").touch()
+    for path, reason in ((tmp_path / "server.py", "Permission denied"), (Path("no.py"), "No such file or directory")):
+        with pytest.raises(ProgramStartError) as raised:
+            async with connect(str(path)):
+                pass
+        cure = f'{reason}; pass the program that runs it, as in "python", "server.py": {path}'
+        assert str(raised.value).partition("\n")[0].partition(": ")[2] == cure

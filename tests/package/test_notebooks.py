@@ -54,5 +54,5 @@ def test_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown[7][0]["text/plain"] == "{'sum': 2}"
     assert shown[8][0]["text/plain"] == f"<Client with <ClientSession closed {transport}"
     assert "'structuredContent': {'sum': 2}" in shown[9][0]["text/plain"]
-    assert shown[10] == ["it is not connected: use it in `with`, or call its `start`"]
+    assert shown[10] == ["it is closed, and connects only once: make a new one"]
     assert shown[11] == ["asyncio.run() cannot be called from a running event loop"]

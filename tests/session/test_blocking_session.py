@@ -17,7 +17,7 @@ import pytest
 from jsonrpc_fast import CallTimeout, ConnectionLost, Notification, RpcError, StateError
 from jsonrpc_fast.session import LspConvention, ReconnectingSession, Session, SessionContext, blocking
 from jsonrpc_fast.session.proxies import proxy
-from jsonrpc_fast.transports import TcpClient, TcpServer, Transport
+from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport
 
 from ..support.places import ROOT
 
@@ -249,3 +249,15 @@ def test_a_forked_child_gets_an_error_and_may_start_its_own() -> None:
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert client.call("add", [1, 2]) == 3
+
+
+def test_a_client_that_is_closed_says_so() -> None:
+    client = blocking(StdioClient(["cat"]))
+    with pytest.raises(StateError, match=r"^it is not connected: use it in `with`, or call its `start`$"):
+        client.call("add")
+    with client, pytest.raises(StateError, match=r"^it was started already$"):
+        client.start()
+    for use in (client.start, lambda: client.call("add")):
+        with pytest.raises(StateError, match=r"^it is closed, and connects only once: make a new one$"):
+            use()
+    client.close()

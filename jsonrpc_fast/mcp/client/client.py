@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Never, Self, Unpack
 
 from ..._version import __version__
 from ...codec import decoded
@@ -300,6 +300,8 @@ class Client(Caller):
         **options: Any,
     ) -> Any:
         _check_method(method)
+        if params is not None and not isinstance(params, Mapping):
+            raise TypeError(f"the params of MCP are a dict, not {type(params).__name__}")
         if not is_call:
             await self.session.notify(method, None if params is None else dict(params), timeout=timeout, **options)
             return None
@@ -401,7 +403,7 @@ class Client(Caller):
         return tools
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+        self, name: str, arguments: Mapping[str, str] | None = None, *more: Never, **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
         """Return a prompt with its `messages`.
 
@@ -409,6 +411,7 @@ class Client(Caller):
             name: The name of the prompt.
             arguments: The arguments: strings by name.
         """
+        _check_call("get_prompt", more, options)
         params = _named_params(name, arguments)
         if not all(isinstance(value, str) for value in params.get("arguments", {}).values()):
             raise TypeError("the arguments of a prompt must be strings")
@@ -419,7 +422,7 @@ class Client(Caller):
         return result
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+        self, name: str, arguments: Mapping[str, Any] | None = None, *more: Never, **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
         """Call a tool and return its result: `content`, perhaps `structuredContent`, and `isError` if it failed.
 
@@ -430,8 +433,9 @@ class Client(Caller):
             name: The name of the tool.
             arguments: The arguments by name.
         """
-        schema = self._output_schema(name)
+        _check_call("call_tool", more, options)
         params = _named_params(name, arguments)
+        schema = self._output_schema(name)
         deadline = self._deadline(options.get("timeout", UNSET))
         try:
             result = await self.call("tools/call", params, **options)
@@ -607,6 +611,12 @@ async def _explain(
 def _check_method(method: str) -> None:
     if not method:
         raise ValueError("method must not be empty")
+
+
+def _check_call(method: str, more: tuple[object, ...], options: Mapping[str, Any]) -> None:
+    """Refuse arguments of a tool, or of a prompt, that are given as arguments of the method."""
+    if more or options.keys() - CallOptions.__annotations__.keys():
+        raise TypeError(f'{method} takes the arguments as one dict: {method}("add", {{"a": 1}})')
 
 
 def _named_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -404,6 +404,8 @@ class Program:
                 text = f"the working directory cannot be used: {fault.strerror}"
             elif isinstance(fault, FileNotFoundError) and len(self.command) == 1 and " " in self.command[0]:
                 text = f"{fault.strerror}; pass the program and its arguments separately"
+            elif isinstance(fault, (FileNotFoundError, PermissionError)) and self.command[0].endswith(".py"):
+                text = f'{fault.strerror}; pass the program that runs it, as in "python", "server.py"'
             else:
                 raise
             raise OSError(fault.errno, text, fault.filename) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -302,6 +303,13 @@ async def test_arguments_that_the_protocol_does_not_allow() -> None:
         ):
             with pytest.raises(TypeError):
                 await wrong
+        for call, method in ((client.call_tool, "call_tool"), (client.get_prompt, "get_prompt")):
+            cure = f'{method} takes the arguments as one dict: {method}("add", {{"a": 1}})'
+            for arguments, options in (((1, 2), {}), ((), {"a": 1})):
+                with pytest.raises(TypeError, match=f"^{re.escape(cure)}$"):
+                    await call("add", *arguments, **options)  # type: ignore[operator]
+        with pytest.raises(TypeError, match=r"^the params of MCP are a dict, not list$"):
+            await client.call("tools/call", [1])
         for uri in ("no uri", "resource:///x", 5):
             with pytest.raises(ValueError, match="URI"):
                 await client.read_resource(uri)  # type: ignore[arg-type]
