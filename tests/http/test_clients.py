@@ -12,7 +12,7 @@ import pytest
 
 from ..peers.node import PEERS, install
 from ..support import needs
-from ..support.chromium import report_of
+from ..support.chromium import visit
 from ..support.eth_app import BALANCE
 from ..support.http_process import COMMANDS, Server, serving
 
@@ -106,7 +106,8 @@ def test_a_page_in_chromium(tmp_path: Path) -> None:
 
         def show(host: str, target: str) -> str:
             names = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-            return report_of(f"http://{host}:{page.port}/?target={target}", tmp_path, names)
+            url = f"http://{host}:{page.port}/?target={target}"
+            return str(visit(url, ["window.report"], tmp_path, names)[0][0])
 
         def called(server: Server, path: str) -> int:
             body = b'{"jsonrpc":"2.0","id":1,"method":"called"}'

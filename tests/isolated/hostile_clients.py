@@ -36,6 +36,9 @@ from jsonrpc_fast.profile import JSONRPC
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import TcpClient
 
+from ..support import loops
+from ..support.processes import resident_bytes
+
 HANDSHAKE = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -49,15 +52,8 @@ LIMIT_SECONDS = 60.0
 def serve(kind: str, loop: str, max_connections: int) -> None:
     """Run the server; its port goes to stdout."""
     raise_file_limit()
-    if loop == "uvloop":
-        import uvloop
-
-        uvloop.install()
 
     async def run() -> None:
-        if loop == "eager":
-            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
-
         async def session(transport: Any) -> None:
             session = Session(transport, {"echo": lambda *values: values})
             await session.start()
@@ -81,7 +77,8 @@ def serve(kind: str, loop: str, max_connections: int) -> None:
         print(json.dumps({"refused": server.admission.refused, "dropped": server.admission.dropped}), flush=True)
         os._exit(0)
 
-    asyncio.run(run(), debug=loop == "debug")
+    with loops.running_on(loop):
+        asyncio.run(run())
 
 
 async def serve_asgi(session: Any) -> None:
@@ -132,8 +129,7 @@ class Target:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
-        with open(f"/proc/{self.process.pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes(self.process.pid)
 
     def client(self) -> Any:
         if self.kind == "tcp":
@@ -284,7 +280,7 @@ async def attack(kind: str, loop: str, idle: int, seconds: float = PHASE_SECONDS
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", choices=["tcp", "websocket", "asgi"], default="tcp")
-    parser.add_argument("--loop", choices=["asyncio", "uvloop", "debug", "eager"], default="asyncio")
+    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio")
     parser.add_argument("--idle", type=int, default=10_000)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--max-connections", type=int, default=1000, help=argparse.SUPPRESS)

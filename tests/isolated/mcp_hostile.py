@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -27,6 +25,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ..support.http_process import HOST, descriptors
 from ..support.places import PACKAGE
+from ..support.processes import resident_bytes
 from ..support.waiting import free_port
 from .mcp_resumption import Cut, Response, begin_session, exchange, message_of
 
@@ -71,9 +70,7 @@ class Target:
 
     @property
     def memory(self) -> int:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        [size] = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
-        return int(size) * KIB
+        return resident_bytes(self.process.pid)
 
     @property
     def descriptors(self) -> int:

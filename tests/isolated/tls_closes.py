@@ -20,6 +20,7 @@ from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import TcpClient, TcpServer
 
+from ..support import loops
 from ..support.certificates import contexts
 
 MESSAGES = 200
@@ -93,14 +94,11 @@ async def close_many_times(closes: int, server_context: ssl.SSLContext, client_c
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--closes", type=int, default=10_000)
-    parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
+    parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio")
     options = parser.parse_args()
-    if options.loop == "uvloop":
-        import uvloop
-
-        uvloop.install()
     started = time.monotonic()
-    lost = asyncio.run(close_many_times(options.closes, *contexts()))
+    with loops.running_on(options.loop):
+        lost = asyncio.run(close_many_times(options.closes, *contexts()))
     print(f"{options.closes} closes, {lost} with a loss, {time.monotonic() - started:.1f} s")
     raise SystemExit(bool(lost))
 

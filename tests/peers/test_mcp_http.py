@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from jsonrpc_fast.mcp import connect
 
-from ..support.chromium import report_of
+from ..support.chromium import visit
 from ..support.http_process import serving
 from ..support.waiting import free_port
 from .conformance.suites import running_server
@@ -135,7 +135,7 @@ def test_the_inspector(target: list[str]) -> None:
 def test_a_page_in_chromium(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
     with serving("uvicorn-h11", "tests.support.mcp_browser_app:app") as server:
-        report = report_of(f"http://localhost:{server.port}/", tmp_path)
+        [report], _, _ = visit(f"http://localhost:{server.port}/", ["window.report"], tmp_path)
     assert report == "2025-11-25 202 1 2 3 counted notifications/tools/list_changed 200 refused 2"
 
 

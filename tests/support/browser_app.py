@@ -12,19 +12,18 @@ from starlette.routing import Route
 from jsonrpc_fast.http import Endpoint
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>test</title><script type="module">
-const target = new URLSearchParams(location.search).get("target");
-const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "add", params: [1, 2] });
-const lines = [];
-try {
-  const answer = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
-  lines.push(`${answer.status} ${await answer.text()}`);
-} catch (error) {
-  lines.push("blocked");
-}
-// What a browser sends without asking: the page cannot read the response.
-await fetch(target, { method: "POST", mode: "no-cors", body }).catch(() => {});
-const report = new URLSearchParams(location.search).get("report");
-await fetch(report, { method: "POST", mode: "no-cors", body: lines.join() });
+window.report = (async () => {
+  const target = new URLSearchParams(location.search).get("target");
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "add", params: [1, 2] });
+  let line = "blocked";
+  try {
+    const answer = await fetch(target, { method: "POST", headers: { "content-type": "application/json" }, body });
+    line = `${answer.status} ${await answer.text()}`;
+  } catch (error) {}
+  // What a browser sends without asking: the page cannot read the response.
+  await fetch(target, { method: "POST", mode: "no-cors", body }).catch(() => {});
+  return line;
+})();
 </script>
 """
 

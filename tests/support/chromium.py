@@ -1,12 +1,7 @@
-"""Pages in headless Chromium.
-
-A page of a test sends its findings by POST to the address in its query parameter `report`; in any other page `visit`
-evaluates expressions.
-"""
+"""Pages in headless Chromium. A page of a test has its findings in `window.report`, a promise."""
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
@@ -20,44 +15,20 @@ from . import needs
 from .http_process import HOST
 
 SECONDS = 120
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--window-size=390,900",
+)
 
 
-def report_of(url: str, folder: Path, *options: str) -> str:
-    """Open a page and return its report. The test is skipped if Chromium is not installed.
-
-    Args:
-        url: The address of the page, with or without a query.
-        folder: Where Chromium keeps its files.
-        options: Further options of Chromium.
-    """
-    program = needs.require("chromium")
-    reports: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            reports.append(self.rfile.read(int(self.headers["content-length"])).decode())
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with http.server.HTTPServer((HOST, 0), Handler) as listener:
-        listener.timeout = SECONDS
-        query = f"{'&' if '?' in url else '?'}report=http://{HOST}:{listener.server_port}/"
-        command = [program, *OPTIONS, *options, f"--user-data-dir={folder}", url + query]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-            try:
-                listener.handle_request()
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert reports, "the page has reported nothing"
-    return reports[0]
-
-
-def visit(url: str, expressions: list[str], folder: Path) -> tuple[list[Any], set[str], list[Any]]:
+def visit(url: str, expressions: list[str], folder: Path, *options: str) -> tuple[list[Any], set[str], list[Any]]:
     """Open a page, and evaluate expressions in it, by the DevTools protocol. Promises are awaited.
+
+    The test is skipped if Chromium is not installed. It keeps its files in the folder.
 
     Returns:
         The values, the URLs of all requests, and the errors that the page has caused.
@@ -66,7 +37,7 @@ def visit(url: str, expressions: list[str], folder: Path) -> tuple[list[Any], se
 
     program = needs.require("chromium")
     events: list[dict[str, Any]] = []
-    command = [program, *OPTIONS, "--remote-debugging-port=0", f"--user-data-dir={folder}", "--window-size=390,900"]
+    command = [program, *OPTIONS, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}"]
     with subprocess.Popen(
         [*command, "about:blank"], stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

@@ -31,6 +31,7 @@ async function* events(answer) {
     }
   }
 }
+window.report = (async () => {
 try {
   const clientInfo = { name: "page", version: "1" };
   const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo };
@@ -55,8 +56,8 @@ try {
 } catch (error) {
   lines.push(String(error));
 }
-const report = new URLSearchParams(location.search).get("report");
-await fetch(report, { method: "POST", mode: "no-cors", body: lines.join(" ") });
+return lines.join(" ");
+})();
 </script>
 """
 
