@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal
 from types import ModuleType
 
@@ -165,14 +166,18 @@ def test_any_text(impl: ModuleType, id: str) -> None:
 
 
 def decoded(impl: ModuleType, text: bytes, profile: Profile) -> Description:
-    """The result of `decode`, which must be the same in every framing, eager and raw, in one chunk and byte by byte."""
+    """The result of `decode`, which must be the same in every framing, eager and raw, in one chunk and byte by byte.
+
+    After 150 bytes, seven by seven: that is the middle of a long string.
+    """
     found = describe(impl.decode(text, profile))
     assert describe(impl.decode(text, profile, raw=True)) == found
     assert describe(impl.decode(text.decode("utf-8", "replace") if b"\xff" not in text else text, profile)) == found
     for framing in ("newline", "content-length", "sse"):
         data = frame(text, framing)
         for raw in (False, True):
-            for chunks in ([data], [data[at : at + 1] for at in range(len(data))]):
+            ends = [*range(min(150, len(data))), *range(150, len(data), 7), len(data)]
+            for chunks in ([data], [data[start:end] for start, end in itertools.pairwise(ends)]):
                 decoder = impl.Decoder(framing, profile, raw=raw)
                 items = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
                 assert [describe(item) for item in items] == [found], framing

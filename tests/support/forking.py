@@ -300,6 +300,7 @@ def end(work: Callable[[], None]) -> None:
     except (OSError, ValueError) as error:
         print(f"Exception ignored in: {sys.stdout}\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         status = 120
+    ctypes.CDLL(None).fflush(None)  # as `exit` does: without PYTHONUNBUFFERED C keeps what it prints
     if status == -signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
