@@ -48,7 +48,7 @@ def _id_in(request: AsgiRequest) -> str:
     """Return the id of the session that a request names."""
     id = value_of(request.headers, SESSION_ID)
     if id is None:
-        raise Refusal(400, "The header Mcp-Session-Id is missing.")
+        raise Refusal(400, "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.")
     return id.decode("latin-1")
 
 

@@ -280,13 +280,29 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"headers": {"content-encoding": "gzip"}}, 415, "Content codings are not supported.\n"),
     ({"content": b" " * 1001}, 413, "The body must have at most 1000 bytes.\n"),
     ({"headers": {"mcp-session-id": "guessed"}}, 404, "There is no session with this id.\n"),
-    ({"method": "GET"}, 400, "The header Mcp-Session-Id is missing.\n"),
+    (
+        {"method": "GET"},
+        400,
+        "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.\n",
+    ),
     ({"method": "GET", "headers": {"mcp-session-id": "x"}}, 404, "There is no session with this id.\n"),
     ({"method": "GET", "headers": {"mcp-session-id": "x", "last-event-id": "x/1-1"}}, 404, ""),
     ({"method": "GET", "headers": {"mcp-session-id": "x", "accept": "text/html"}}, 406, ""),
-    ({"method": "DELETE"}, 400, "The header Mcp-Session-Id is missing.\n"),
-    ({"content": b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'}, 400, "The header Mcp-Session-Id is missing.\n"),
-    ({"content": b'{"jsonrpc":"2.0","method":"x"}'}, 400, "The header Mcp-Session-Id is missing.\n"),
+    (
+        {"method": "DELETE"},
+        400,
+        "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.\n",
+    ),
+    (
+        {"content": b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'},
+        400,
+        "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.\n",
+    ),
+    (
+        {"content": b'{"jsonrpc":"2.0","method":"x"}'},
+        400,
+        "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.\n",
+    ),
     ({"content": b"["}, 400, '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'),
     ({"content": b"3"}, 400, '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}'),
     (
@@ -614,7 +630,10 @@ async def test_a_server_without_sessions() -> None:
 async def test_a_server_with_sessions_only_knows_no_modern_request() -> None:
     async with client_of(McpEndpoint(Gate(versions=[LEGACY]).server)) as client:
         answer = await client.post("/mcp", **modern(request(1, "server/discover")))
-        assert (answer.status_code, answer.text) == (400, "The header Mcp-Session-Id is missing.\n")
+        assert (answer.status_code, answer.text) == (
+            400,
+            "The header Mcp-Session-Id is missing: a client gets it with the response to initialize.\n",
+        )
 
 
 async def test_the_headers_of_parameters_are_checked(caplog: pytest.LogCaptureFixture) -> None:
