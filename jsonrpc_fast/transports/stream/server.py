@@ -447,7 +447,7 @@ class StreamServer:
 
 
 class TcpServer(StreamServer):
-    """A server on a TCP port.
+    """A server on a TCP port, with the methods of `StreamServer`: `run`, or `start` and `close`.
 
     Args:
         serve: As in `StreamServer`.
@@ -487,7 +487,7 @@ class TcpServer(StreamServer):
 
 
 class UnixServer(StreamServer):
-    """A server on a Unix socket.
+    """A server on a Unix socket, with the methods of `StreamServer`: `run`, or `start` and `close`.
 
     `start` replaces a stale socket of another server, and raises OSError (EADDRINUSE) if a server still listens on it.
 
