@@ -270,7 +270,7 @@ class Calling(StreamCaller):
     def _started_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._driver.loop
         if loop is None:
-            raise StateError("the session is not started")
+            raise self._engine.refusal() if self._engine.closes else StateError("the session is not started")
         return loop
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:

@@ -77,11 +77,12 @@ class Engine(Serving):
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
         fault: What broke the connection; None while it is open, and after either side has closed it.
+        closes: Whether this side has begun to close, and not because the peer has.
     """
 
     credit: int
     last_read: MessageId | Unset
-    __slots__ = ("_faults_until", "_unsettled", "calls", "fault", "is_leaving", "may_call")
+    __slots__ = ("_faults_until", "_unsettled", "calls", "closes", "fault", "is_leaving", "may_call")
 
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules = RULES) -> None:
         super().__init__(driver, handlers, rules)
@@ -89,6 +90,7 @@ class Engine(Serving):
         self.may_call: bool = True
         self.is_leaving: bool = False
         self.fault: Exception | None = None
+        self.closes: bool = False
         # The last fault that no call was told: the next ones are lost by it.
         self._unsettled: ParseError | StateError | None = None
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
@@ -146,7 +148,6 @@ class Engine(Serving):
             else:
                 self.be_in_time()
             self.update_reading()
-            self._check_idle()
 
     def finish_late(self) -> None:
         """Receive what waits at once, because the conversation ends."""
@@ -157,18 +158,17 @@ class Engine(Serving):
         """Receive the messages that wait for a later turn and are wanted now, those in batches too."""
         wanted: list[Any] = []
 
-        def take(items: MutableSequence[Any], start: int) -> None:
-            for index in range(start, len(items)):
-                item = items[index]
+        def take(items: MutableSequence[Any]) -> None:
+            for index, item in enumerate(items):
                 if type(item) is InboundBatch:
-                    take(item.items, item.index + 1)  # its last entry is b""
+                    take(item.items)
                 elif type(item) is list:
-                    take(item, 0)
+                    take(item)
                 elif item is not None and is_wanted(item):
                     wanted.append(item)
                     items[index] = None
 
-        take(self.late, 0)
+        take(self.late)
         for item in wanted:
             self._receive(item, None)
 
@@ -557,6 +557,8 @@ class Engine(Serving):
         return loss
 
     def _loss(self) -> ConnectionLost:
+        if self.fault is None and self.closes:
+            return ConnectionLost("this session was closed by this side")
         closed = "the connection is closed"
         if self.fault is None and self._unsettled is not None:
             loss = ConnectionLost(_with_fault(closed, self._unsettled))

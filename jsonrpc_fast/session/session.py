@@ -261,6 +261,7 @@ class Session(Calling):
             return
         if self._state is _State.NEW:
             self._state = _State.CLOSED
+            self._engine.closes = True
             await self._transport.disconnect()
             return
         if self._engine.has_read_a_request:
@@ -445,6 +446,7 @@ class Session(Calling):
         if run is not None and run.owner is self._engine:
             self._engine.spare(run)
         if self._state is not _State.CLOSED:
+            self._engine.closes = self._engine.closes or self._state is _RUNNING
             self._begin_closing(grace_seconds)
 
     def _on_error(self, error: Exception) -> None:

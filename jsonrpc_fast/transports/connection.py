@@ -45,7 +45,7 @@ from typing import Any, Final
 
 from ..codec import Decoder, ParseError, decode
 from ..codec.encoders import PLAIN, Encoders
-from ..errors import LOOP_EXITS, ConnectionLost, StateError, lost, run_callback
+from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
 from ..support import Seldom, TaskPart, check_callable, check_count, check_seconds, check_type, logger_of
@@ -64,7 +64,7 @@ _SMALL_BYTES: Final = 256
 DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 CALLBACK_FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
-"""The exceptions that `onmessage` may raise: all except LOOP_EXITS. CancelledError may come from a future's
+"""The exceptions that `onmessage` may raise: all except `errors.LOOP_EXITS`. CancelledError may come from a future's
 `result`."""
 _logger: Final = logger_of("transports")
 _undrained: Final = Seldom()
@@ -496,7 +496,7 @@ class Connection(Outbox):
                         self._count_faults([one for one in item if type(one) is ParseError])
                 if self._state is not state:
                     return
-        except BaseException:  # one of LOOP_EXITS; the messages behind it are delivered all the same
+        except BaseException:  # one of `errors.LOOP_EXITS`; the messages behind it are delivered all the same
             self._deliver(list(pending))
             raise
 
@@ -520,12 +520,7 @@ class Connection(Outbox):
         """Call `onend`, once: the peer has ended its stream, or this side has to end."""
         if self.onend is not None:
             onend, self.onend = self.onend, _nothing
-            try:
-                onend()
-            except LOOP_EXITS:
-                raise
-            except BaseException as error:
-                self.report_callback_error(error, "onend")
+            self.run_callback("onend", onend)
 
     # Closing.
 
@@ -678,12 +673,7 @@ class Connection(Outbox):
         if self._log is not None:
             self._log.closed(self.fault)
         if self.onclose is not None:
-            try:
-                self.onclose()
-            except LOOP_EXITS:
-                raise
-            except BaseException as error:
-                self.report_callback_error(error, "onclose")
+            self.run_callback("onclose", self.onclose)
         self.closed()
         # What is closed forms no cycle: it is freed although no garbage is collected. The frames of an error of the
         # system refer to the channel, and say nothing that its text does not.

@@ -165,6 +165,19 @@ async def test_a_call_without_a_response_says_what_its_peer_sent_instead(
     assert isinstance(raised.value.__cause__, StateError) is reason.endswith(CURE)
 
 
+@rows("is_started", [False, True])
+async def test_a_call_behind_close_says_that_this_side_has_closed(is_started: bool) -> None:
+    async with answering(b" ") as address:
+        session = Session(TcpClient(*address))
+        if is_started:
+            await session.start()
+        await session.close()
+        for act in (lambda: session.call("m"), lambda: session.notify("m"), lambda: session.call_batch([("m", None)])):
+            with pytest.raises(ConnectionLost, match="^this session was closed by this side$") as raised:
+                await act()
+            assert raised.value.was_sent is False
+
+
 async def test_a_call_to_a_silent_peer_says_so() -> None:
     async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -35,7 +35,7 @@ class Link:
         self.convention = random.choice(CONVENTIONS)
         self._conversation = conversation
         self._world = world
-        self.is_tough = random.random() < 0.12
+        self.is_tough = random.random() < 0.2
         one, other = End(world, self, f"{number}a"), End(world, self, f"{number}b")
         self.ends = (one, other)
         one.peer, other.peer = other, one
@@ -65,7 +65,7 @@ class Link:
         elif action == "raw":
             end.write_raw()
         else:
-            is_large = random.random() < (0.2 if self._world.clock_seconds else 0.01)
+            is_large = random.random() < (0.3 if self._world.clock_seconds else 0.03)
             end.call_batch(LARGE_BATCH if is_large else random.choice(BATCH_SIZES))
 
     def _stall(self, end: End, stalls: bool) -> None:

@@ -164,7 +164,7 @@ class End(Driver):
         self.is_turn_due = self._must_drain = self._is_drain_due = False
         self.full_streams = 0
         # How often a turn ends before a message that was read, and a consumer is behind after an item.
-        self._late_share = random.choice((0.0, 0.0, 0.0, 0.1, 0.6))
+        self._late_share = random.choice((0.0, 0.0, 0.1, 0.6))
         self._full_share = random.choice((0.0, 0.0, 0.2))
         self._low_water = random.choice((0, 0, 100, 10**6))
         self._is_eager = random.random() < 0.5
@@ -244,6 +244,8 @@ class End(Driver):
                 if plan.is_begun or plan.invocations:
                     self.world.fail(f"{self.name}: {plan} is served, and was disclaimed")
                 plan.is_disclaimed = True
+            elif self.judge.has_read_response(call):
+                self.world.fail(f"{self.name}: {call} is lost, and its response was read")
             elif self.engine.may_call:
                 self.world.fail(f"{self.name}: {call} is lost while the connection is open")
         elif outcome is Outcome.CANCELLED and call is not self._cancels:
@@ -597,6 +599,8 @@ class End(Driver):
         self._log("has served all, or must end")
         self._has_finished = self.has_stopped = True
         self.engine.finish_late()
+        if self.engine.late:
+            self.world.fail(f"{self.name}: not all that was read is received before the end")
         self.engine.lose_calls()
         self.engine.cancel_all()
         self._end_when_cancelled(self.world.now + CANCEL_SECONDS)

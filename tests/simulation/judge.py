@@ -71,6 +71,8 @@ class Judge:
         self._has_refused = False  # since the last check
         self._had_served = True
         self._unread_items = 0  # that were received since reading paused
+        self._responses: set[Any] = set()  # the keys of those that were read
+        self._received: dict[int, Notification] = {}
 
     # What is read.
 
@@ -127,6 +129,8 @@ class Judge:
                 notice = self._end.convention.read(item.method, item.params)
                 if isinstance(notice, Cancellation) and not self._read_cancellation(notice):
                     self._cancel_late(notice)
+        elif isinstance(item, Response):
+            self._responses.add(key_of(item.id))
         elif isinstance(item, ParseError) and item.reply_expected:
             key = key_of(item.id)
             self._faulty.add(key)
@@ -141,6 +145,10 @@ class Judge:
             return key
         return None
 
+    def has_read_response(self, call: Call) -> bool:
+        """Whether the response to a call was read."""
+        return key_of(call.id) in self._responses
+
     def deadline_of(self, call: Call) -> float:
         """Return when a call must time out."""
         if call.idle_seconds is None:
@@ -149,6 +157,9 @@ class Judge:
 
     def receives(self, message: Notification) -> None:
         """Note that the engine is about to receive a notification."""
+        if id(message) in self._received:
+            self._fail(f"{message} is received twice")
+        self._received[id(message)] = message
         if message.method in self._end.convention.methods:
             notice = self._end.convention.read(message.method, message.params)
             if isinstance(notice, Cancellation):
