@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import JSONRPC, LSP, Decoder, Error, Limits, Notification, ParseError, decode
+from jsonrpc_fast import JSONRPC, LSP, Decoder, Error, Limits, Notification, ParseError, Request, decode
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.calls import Call
-from jsonrpc_fast.session.conventions import McpConvention
+from jsonrpc_fast.session.conventions import LspConvention, McpConvention
 from jsonrpc_fast.session.inbound import PAUSE_SECONDS, STALL_SECONDS
 
 from ..support.engines import End, Fault, fault_from, receive, request_from
@@ -511,6 +511,38 @@ def test_a_peer_that_reads_slowly_is_not_given_up() -> None:
     end.engine.drained()
     end.expire(PAUSE_SECONDS + 4 * STALL_SECONDS)
     assert end.is_reading
+
+
+def test_what_a_turn_had_no_time_for_waits_while_nothing_is_read() -> None:
+    end = End(max_inbox=1, response_bytes=10)
+    end.unwritten_bytes = 100
+    end.engine.be_late()
+    for id in (b"1", b"2", b"3", b"4"):
+        receive(end, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id)
+    end.engine.turn()
+    assert (len(end.engine.queue), len(end.engine.late)) == (2, 2)
+    end.engine.turn()
+    assert (len(end.engine.queue), len(end.engine.late)) == (2, 2)
+    assert not end.is_reading
+    end.engine.finish_late()  # all of it, because the conversation ends
+    assert not end.engine.late
+    assert len(end.engine.requests) == 4
+
+
+def test_a_request_behind_a_large_batch_whose_cancellation_was_read_never_begins() -> None:
+    end = End(convention=LspConvention())
+    end.turn_end = lambda: end.now  # type: ignore[method-assign]
+    notes = [Notification("m")] * 65
+    end.engine.receive(notes)
+    assert len(end.engine.late) == 1
+    end.engine.receive(Request(7, "m"))
+    end.engine.receive(Notification("$/cancelRequest", {"id": 7}))
+    end.turn_end = lambda: inf  # type: ignore[method-assign]
+    end.engine.turn()
+    end.engine.turn()
+    assert end.take().count(notes[0]) == 65
+    assert not end.engine.late
+    assert not end.engine.requests
 
 
 def test_what_waits_for_slots_alone_stops_no_reading() -> None:

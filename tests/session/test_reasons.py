@@ -173,7 +173,7 @@ async def test_a_call_behind_close_says_that_this_side_has_closed(is_started: bo
             await session.start()
         await session.close()
         for act in (lambda: session.call("m"), lambda: session.notify("m"), lambda: session.call_batch([("m", None)])):
-            with pytest.raises(ConnectionLost, match="^this session was closed by this side$") as raised:
+            with pytest.raises(ConnectionLost, match="this session was closed by this side") as raised:
                 await act()
             assert raised.value.was_sent is False
 

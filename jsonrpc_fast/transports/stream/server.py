@@ -253,6 +253,9 @@ class StreamServer:
         self._silent.clear()  # the time limits of the closing apply
         if self._silent_timer is not None:
             self._silent_timer.cancel()
+        # What has arrived over the connections is read first: a request that closing drops unread gets a reset.
+        for _ in range(3):
+            await asyncio.sleep(0)
         # All connections end at the same time, so the server takes no longer than the slowest of them.
         connections = list(self._connections)
         for connection in connections:

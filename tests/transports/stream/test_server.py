@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification, Request, Response
+from jsonrpc_fast import session as sessions
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 from jsonrpc_fast.session import Session
@@ -71,6 +72,20 @@ async def test_states_of_a_server() -> None:
         with pytest.raises(ConnectionRefusedError):
             await client.start()
     await client.close()
+
+
+async def test_a_request_that_has_arrived_when_the_server_closes_is_served() -> None:
+    serve: Any = sessions.serving({"m": lambda: "served"})
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    clients = [await asyncio.open_connection(*server.address[:2]) for _ in range(20)]
+    await eventually(lambda: server.connections == 20)
+    for _, writer in clients:
+        writer.write(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')
+    await server.close()
+    for reader, writer in clients:
+        assert await reader.read() == b'{"jsonrpc":"2.0","id":1,"result":"served"}\n'
+        writer.close()
 
 
 async def test_a_server_that_is_started_twice_or_closed_while_it_starts_listens_once_or_not_at_all() -> None:
