@@ -25,12 +25,11 @@ from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
 from ..profile import CLIENT, LSP, PRESETS, Profile
 from ..testing.recordings import is_recording, read_recording
 from ..types import Classification
-from .output import Status, escape, input_files, is_coloured, open_input, print_error, printable_name, shorten, styled
+from .output import Status, escape, input_files, is_coloured, open_input, print_error, printable_name, styled
 
 _KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_BYTES: Final = 4096  # most first messages fit
-_MAX_METHODS: Final = 1000  # with a line of their own
 
 # Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
 # The last two have no mark: JSON begins with a bracket, whose other byte is NUL in UTF-16.
@@ -219,7 +218,6 @@ class _Report:
     def __init__(self, file: str, options: argparse.Namespace, progress: _Progress) -> None:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[ParseErrorCode] = Counter()
-        self.methods: dict[str, Counter[str]] = {}
         self._file = file
         self._options = options
         self._progress = progress
@@ -239,12 +237,6 @@ class _Report:
             errors = [message.is_error for message in messages if type(message) is Response].count(True)
             self.counts["error"] += errors
             self.counts["result"] += kinds[Response] - errors
-        if self._options.methods:
-            for message in messages:
-                if isinstance(message, Request):
-                    self._add_method("request", message.method)
-                elif isinstance(message, Notification):
-                    self._add_method("notification", message.method)
         for frame, item in block.faults:
             for message in item if isinstance(item, list) else [item]:
                 if isinstance(message, ParseError):
@@ -280,31 +272,15 @@ class _Report:
         for code in ParseErrorCode:
             if self.faults[code]:
                 print(f"{name}: {code.name} {self.faults[code]}")
-        if self._options.methods:
-            for method, counts_of in self._sorted_methods():
-                shown = ", ".join([f"{kind} {count}" for kind, count in sorted(counts_of.items(), reverse=True)])
-                print(f"{name}: {shorten(method)}: {shown}")
 
     def _print_json(self, suggestions: _Suggestions | None) -> None:
         counts = {kind: self.counts[kind] for kind in _KINDS}
         faults = {code.name: self.faults[code] for code in ParseErrorCode if self.faults[code]}
         shown = min(self.counts["invalid"], self._options.max_faults)
         summary = {"profile": self._options.profile, "counts": counts, "faults": faults, "shown": shown}
-        if self._options.methods:
-            summary["methods"] = {method: dict(counts_of) for method, counts_of in self._sorted_methods()}
         if suggestions is not None:
             summary["suggested"] = suggestions.close()
         print(json.dumps({"type": "summary", "file": printable_name(self._file), **summary}))
-
-    def _sorted_methods(self) -> list[tuple[str, Counter[str]]]:
-        """Return the methods and their counts, the most frequent first."""
-        return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
-
-    def _add_method(self, kind: str, method: str) -> None:
-        # A hostile file may invent a method for each message.
-        if method not in self.methods and len(self.methods) >= _MAX_METHODS:
-            method = "(other methods)"
-        self.methods.setdefault(method, Counter())[kind] += 1
 
     def _show(self, frame: Frame, fault: ParseError) -> None:
         self._progress.clear()

@@ -283,7 +283,6 @@ exit status:
                 **_number(10, "show at most N faults of each file, or all"),
                 "type": lambda text: sys.maxsize if text == "all" else _whole_number(0, text),
             },
-            "--methods": _flag("count the requests and notifications of each method"),
             "-q,--quiet": _flag("print no summaries, only faults"),
             "--json": _flag("print each fault that is shown (--max-faults), and each summary, as one JSON object"),
         },

@@ -182,7 +182,6 @@ RULES = ["--profile NAME", *PRESETS, "--framing NAME", *FRAMINGS]
                 "--max-faults N",
                 "10",
                 "-q, --quiet",
-                "--methods",
                 "--suggest",
                 "(default: newline)",
             ],

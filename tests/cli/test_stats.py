@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from jsonrpc_fast.cli import stats
+from jsonrpc_fast.cli.main import main
 from jsonrpc_fast.testing.recordings import Sender, record_line
 
 from ..support.command_line import run_here
@@ -135,3 +137,15 @@ def test_bench_measures_all_contestants(tmp_path: Path) -> None:
         ratios["seconds_per_message"] / found["rows"]["json.loads"]["seconds_per_message"]
     )
     assert " x json.loads" in printed("bench", "--seconds", "0.01", str(path))
+
+
+def test_the_number_of_methods_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hostile file may invent a method for each message."""
+    monkeypatch.setattr(stats, "MAX_METHODS", 2)
+    path = tmp_path / "f"
+    path.write_text("".join([f'{{"jsonrpc":"2.0","method":"{name}"}}\n' for name in "abcdba"]))
+    assert main(["stats", "--json", str(path)]) == 0
+    methods = json.loads(capsys.readouterr().out)["methods"]
+    assert {name: counts["notifications"] for name, counts in methods.items()} == {"a": 2, "b": 2, "(other methods)": 2}
