@@ -150,7 +150,9 @@ Hooks: TypeAlias = (
 )
 """An object with at least one of these methods. The members of this union are the table of the hooks."""
 
-HOOKS: Final = {kind.__name__: name for kind in get_args(Hooks) for name in vars(kind) if not name.startswith("_")}
+HOOKS: Final[dict[str, str]] = {
+    kind.__name__: name for kind in get_args(Hooks) for name in vars(kind) if not name.startswith("_")
+}
 """The method of each hook, by the name of its protocol. A `fault` has one argument or three: it has two protocols."""
 
 

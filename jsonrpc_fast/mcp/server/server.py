@@ -277,8 +277,8 @@ class Server(Decorators, Served):
         # A store belongs to one server: its changes are sent to the clients of that server.
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
-        self.shared = ContextServer(seal, self.lifespan, self._read)
-        self.middleware = tuple(middleware)
+        self.shared: ContextServer = ContextServer(seal, self.lifespan, self._read)
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self.page_size = page_size
         self._own_provider = ServerProvider(self)
         self.connections: set[Any] = set()
