@@ -29,7 +29,7 @@ from ..codec._backend import decoded
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers, RequestContext
-from ..support import Waiters, check_seconds
+from ..support import Waiters, check_seconds, on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import CALLBACKS, Acceptor, Ending, Transport, check_transport
@@ -125,25 +125,15 @@ class Session(Calling):
             StateError: The session was started already.
             Exception: What the transport raises.
         """
-        before = self._begin()
-        try:
+        with on_failure(partial(self._give_back, self._begin())):
             await self._transport.start()
-        except BaseException:
-            self._give_back(before)
-            raise
-        if self._heartbeat is not None:
-            self._start_heartbeat(self._heartbeat)
+        self._start_heartbeat()
 
     def _begin_accepted(self, connection: Connection) -> None:
         """Do what `start` does, at once, with a connection that a server has accepted: the transport."""
-        before = self._begin()
-        try:
+        with on_failure(partial(self._give_back, self._begin())):
             connection.begin()
-        except BaseException:
-            self._give_back(before)
-            raise
-        if self._heartbeat is not None:
-            self._start_heartbeat(self._heartbeat)
+        self._start_heartbeat()
 
     def _begin(self) -> tuple[Any, ...]:
         """Set the callbacks of the transport, and return what they were before."""
@@ -172,9 +162,9 @@ class Session(Calling):
             setattr(self._transport, name, value)
         self._on_close()
 
-    def _start_heartbeat(self, heartbeat: Heartbeat) -> None:
-        transport = self._transport
-        if self._state is _RUNNING:
+    def _start_heartbeat(self) -> None:
+        transport, heartbeat = self._transport, self._heartbeat
+        if heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, heartbeat, self._receiver())
                 transport.onfail = partial(self._count_failure, heartbeat)
@@ -372,8 +362,7 @@ class Session(Calling):
 
     def _on_close(self) -> None:
         """Clean up after the connection is lost."""
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        self._stop_heartbeat()
         self._state = _State.CLOSED
         self._engine.lose()
         self._driver.stop()  # after `lose`, which may set a timer
