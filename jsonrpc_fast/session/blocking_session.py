@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Final, Self, Unpack
 from ..errors import ConnectionLost, StateError
 from ..handlers import Handlers
 from ..handlers.caller import BlockingBatchCaller, Caller
+from ..support import on_failure
 from ..transports import Transport
 from ..types import P, T
 from .calling import run_threadsafe
@@ -132,11 +133,8 @@ class Blocking:
             if self._is_closed:
                 raise StateError(_CLOSED)
             _shared.enter()
-            try:
+            with on_failure(_shared.leave):
                 _shared.wait_for(self._inner.start)
-            except BaseException:
-                _shared.leave()
-                raise
             self._is_open = True
 
     def close(self) -> None:
