@@ -8,14 +8,7 @@ from typing import Any
 
 from ..codes import ParseErrorCode
 from ..errors import EncodeError, ParseError
-from ._json import (
-    OPT_SORT_KEYS,
-    Default,
-    check_depth,
-    dumps,
-    dumps_bounded,
-    on_one_line,
-)
+from ._json import OPT_SORT_KEYS, Default, check_depth, dumps, dumps_bounded, on_one_line
 from ._shared import loads_as
 
 

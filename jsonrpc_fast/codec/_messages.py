@@ -210,12 +210,7 @@ class Request(_Message, Generic[P]):
     def __new__(cls, id: MessageId, method: str, params: P, *, extra: dict[str, Any] | None = None) -> Request[P]: ...
 
     def __new__(
-        cls,
-        id: MessageId,
-        method: str,
-        params: Params | tuple[Any, ...] = None,
-        *,
-        extra: dict[str, Any] | None = None,
+        cls, id: MessageId, method: str, params: Params | tuple[Any, ...] = None, *, extra: dict[str, Any] | None = None
     ) -> Request[Any]:
         _check_id(id)
         _check_method(method)

@@ -78,10 +78,7 @@ class Frame(NamedTuple):
     skipped: int = 0
 
 
-def frame(
-    payload: bytes | bytearray | memoryview,
-    framing: StreamFraming = "newline",
-) -> bytes:
+def frame(payload: bytes | bytearray | memoryview, framing: StreamFraming = "newline") -> bytes:
     """Return one JSON text as a frame.
 
     Args:

@@ -11,18 +11,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Never,
-    NoReturn,
-    TypeAlias,
-    TypedDict,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Never, NoReturn, TypeAlias, TypedDict, Unpack, overload
 
 from ..codec import Notification, Params
 from ..codec._backend import decoded
@@ -233,9 +222,7 @@ def _refused(name: str, caller: object, send: Callable[..., object], options: Ma
     return TypeError(f"{name} has no option {unknown[0]!r}{cure}")
 
 
-def blocking_form(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
+def blocking_form(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """Return the blocking form of an asynchronous method, for a class that has its object behind it.
 
         ping: Final = blocking_form(Client.ping)

@@ -88,10 +88,7 @@ class Session(Calling):
         self._set_up(transport, handlers, Rules(**options) if options else RULES)
 
     def _set_up(
-        self,
-        transport: Transport,
-        handlers: Handlers | Mapping[str, Callable[..., Any]] | None,
-        rules: Rules,
+        self, transport: Transport, handlers: Handlers | Mapping[str, Callable[..., Any]] | None, rules: Rules
     ) -> None:
         check_transport(transport)
         driver = LoopDriver(transport, self)

@@ -22,10 +22,7 @@ else:  # commands read recordings without a session
 
     __getattr__ = loader(
         __name__,
-        {
-            "expected": ("Expectation", "ExpectedCalls", "sessions"),
-            "replay": ("Replay", "recorded", "replayed"),
-        },
+        {"expected": ("Expectation", "ExpectedCalls", "sessions"), "replay": ("Replay", "recorded", "replayed")},
     )
 
 __all__ = ["Expectation", "ExpectedCalls", "Replay", "recorded", "replayed", "sessions"]

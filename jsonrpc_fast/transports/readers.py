@@ -37,13 +37,7 @@ class StreamReader(StreamDecoder[Any]):
     _fault_class = ParseError
 
     def __init__(
-        self,
-        framing: Framing,
-        profile: Profile,
-        resync: bool,
-        read: Read,
-        listen: Listen | None,
-        log: WireLog | None,
+        self, framing: Framing, profile: Profile, resync: bool, read: Read, listen: Listen | None, log: WireLog | None
     ) -> None:
         super().__init__(framing, profile, resync=resync)
         self._read_text = read

@@ -286,12 +286,7 @@ class ReadyWriter(Writer):
     unwritten_bytes: int
 
     def __init__(
-        self,
-        descriptor: int,
-        drained: OnDrained,
-        failed: OnFailed,
-        is_socket: bool,
-        restores_blocking: bool,
+        self, descriptor: int, drained: OnDrained, failed: OnFailed, is_socket: bool, restores_blocking: bool
     ) -> None:
         super().__init__(descriptor, drained, failed)
         self._socket = socket.socket(fileno=descriptor) if is_socket else None

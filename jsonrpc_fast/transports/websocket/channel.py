@@ -470,11 +470,7 @@ class WebSocketTransport(SocketTransport):
     channel: WebSocketChannel
 
     def __init__(
-        self,
-        channel: WebSocketChannel,
-        *,
-        ping_seconds: float | None = 20.0,
-        **options: Unpack[MessageOptions],
+        self, channel: WebSocketChannel, *, ping_seconds: float | None = 20.0, **options: Unpack[MessageOptions]
     ) -> None:
         super().__init__(channel, **options)
         check_seconds("ping_seconds", ping_seconds)

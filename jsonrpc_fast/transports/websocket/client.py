@@ -128,10 +128,7 @@ class WebSocketClient(WebSocketTransport):
 
         def new_wire(max_bytes: int) -> ClientProtocol:
             return ClientProtocol(
-                parsed,
-                extensions=extensions,
-                subprotocols=cast("Any", subprotocols),
-                max_size=max_bytes,
+                parsed, extensions=extensions, subprotocols=cast("Any", subprotocols), max_size=max_bytes
             )
 
         # Pairs, because a field may occur several times (RFC 9110, section 5.3); a list, because each `connect` sends
