@@ -231,12 +231,9 @@ class Authorization:
             # helps simple parsers.
             is_only = self._proofs.is_required or error == "invalid_dpop_proof"
             challenges = {"DPoP": parameters | algorithms} if is_only else {**challenges, "DPoP": algorithms}
-        challenge = ", ".join([f"{scheme} {_joined(each)}" for scheme, each in challenges.items()])
+        written = {scheme: ", ".join([f'{k}="{v}"' for k, v in each.items()]) for scheme, each in challenges.items()}
+        challenge = ", ".join([f"{scheme} {text}" for scheme, text in written.items()])
         return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])
-
-
-def _joined(parameters: Mapping[str, str]) -> str:
-    return ", ".join(f'{name}="{value}"' for name, value in parameters.items())
 
 
 def _log(token: str | None, error: BaseException) -> None:

@@ -276,8 +276,7 @@ class Context:
             message: The question for the user.
             form: A dataclass, TypedDict, msgspec Struct or pydantic model whose fields are strings, numbers, booleans,
                 enums of strings, or lists of such enums; or a JSON Schema of such an object.
-            timeout: As in `call`.
-            key: As in `call`.
+            timeout, key: As in `call`.
 
         Returns:
             The user's action, and the input.
@@ -311,8 +310,7 @@ class Context:
             message: Why the user should open it.
             url: The URL.
             elicitation_id: A unique id; by default a random one, up to 2025-11-25.
-            timeout: As in `call`.
-            key: As in `call`.
+            timeout, key: As in `call`.
 
         Returns:
             What the user did. "accept" means that the user opened the URL.
@@ -346,8 +344,7 @@ class Context:
         Args:
             messages: A text of the user; a message such as a `UserMessage`; or a list of these.
             max_tokens: Maximum number of tokens of the model's text.
-            timeout: As in `call`.
-            key: As in `call`.
+            timeout, key: As in `call`.
             params: Other params, by their names in the protocol: `systemPrompt`, `temperature`, `stopSequences`,
                 `modelPreferences`, `includeContext`, `metadata`, `tools`, `toolChoice`.
 

@@ -264,9 +264,7 @@ class Decorators(Registry):
             description: What the prompt is for; by default the docstring.
             complete: By argument: its possible values, or a function that returns them. The function takes the typed
                 text and the other arguments.
-            icons: Icons for user interfaces (2025-11-25 and later).
-            meta: `_meta` of the prompt (2025-06-18 and later).
-            thread: Whether to call the function, which must be sync, in a thread.
+            icons, meta, thread: As in `tool`.
 
         Returns:
             The function, or a decorator.
@@ -341,9 +339,8 @@ class Decorators(Registry):
                 template matches. `safe_join` makes a path of any parts.
             size: Only for a single resource: its size in bytes.
             annotations: The intended audience and the importance.
-            icons: Icons for user interfaces (2025-11-25 and later).
+            icons, thread: As in `tool`.
             meta: `_meta` of the resource (2025-06-18 and later), and of contents that the function returns without it.
-            thread: Whether to call the function, which must be sync, in a thread.
 
         Returns:
             The function, or a decorator.

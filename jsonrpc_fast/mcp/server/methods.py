@@ -749,11 +749,9 @@ def paginate(
         last = _last_of(cursor)
         ordered = [item for item in ordered if key(item) > last]
     page = ordered[:page_size]
-    return page, _cursor_after(key(page[-1])) if len(page) < len(ordered) else None
-
-
-def _cursor_after(name: str) -> str:
-    return base64.urlsafe_b64encode(b"after:" + name.encode()).decode()
+    if len(page) == len(ordered):
+        return page, None
+    return page, base64.urlsafe_b64encode(b"after:" + key(page[-1]).encode()).decode()
 
 
 def _last_of(cursor: object) -> str:
