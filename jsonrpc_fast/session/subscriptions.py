@@ -168,29 +168,23 @@ class Subscriptions:
     Args:
         session: A session that is started, or a `ReconnectingSession`. A handler for the notifications is registered in
             it.
-        notification: The method of the notifications.
-        subscribe: The method that subscribes and returns the id.
-        unsubscribe: The method that takes the id.
+        methods: The method that subscribes and returns the id, that which takes the id, and that of the notifications.
         max_items: Maximum number of results that a subscription keeps, 1 or more.
 
     Raises:
         StateError: The session is not started, or it is closed.
-        TypeError, ValueError: An argument has the wrong type or value, or `notification` already has a handler.
+        TypeError, ValueError: An argument has the wrong type or value, or the notifications already have a handler.
     """
 
     def __init__(
         self,
         session: Session | ReconnectingSession,
         *,
-        notification: str = "eth_subscription",
-        subscribe: str = "eth_subscribe",
-        unsubscribe: str = "eth_unsubscribe",
+        methods: tuple[str, str, str] = ("eth_subscribe", "eth_unsubscribe", "eth_subscription"),
         max_items: int = 10_000,
     ) -> None:
         check_count("max_items", max_items, 1, may_be_none=False)
-        self._notification = notification
-        self._subscribe_method = subscribe
-        self._unsubscribe_method = unsubscribe
+        self._subscribe_method, self._unsubscribe_method, self._notification = methods
         self._max_items = max_items
         self._source = session
         self._routes: _Routes | None = None  # None while there is no connection

@@ -72,7 +72,7 @@ async def test_each_subscription_gets_its_own() -> None:
     closed: list[int] = []
     handlers = {"sub": subscribe, "unsub": closed.append}
     async with sessions(handlers) as (client, _):
-        subscriptions = Subscriptions(client, notification="news", subscribe="sub", unsubscribe="unsub")
+        subscriptions = Subscriptions(client, methods=("sub", "unsub", "news"))
 
         async def read(kind: str) -> list[Any]:
             async with await subscriptions.subscribe(kind) as subscription:
@@ -155,7 +155,7 @@ async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
 async def test_a_subscribe_that_timed_out_is_unsubscribed() -> None:
     async with session_and_wire() as (session, wire):
         subscriptions = Subscriptions(session)
-        first = (await subscribed(session, wire, 0, notification="other"))[1]
+        first = (await subscribed(session, wire, 0, methods=("eth_subscribe", "eth_unsubscribe", "other")))[1]
         with pytest.raises(CallTimeout):
             await subscriptions.subscribe("newHeads", timeout=0.01)
         request = await wire.next()
@@ -537,7 +537,7 @@ async def test_two_of_them_need_two_notifications() -> None:
         Subscriptions(client)
         with pytest.raises(ValueError, match="already"):
             Subscriptions(client)
-        Subscriptions(client, notification="other")
+        Subscriptions(client, methods=("eth_subscribe", "eth_unsubscribe", "other"))
         await node.lose()
         assert client.session is not None
 
