@@ -155,4 +155,4 @@ def test_few_places_catch_whatever_is_raised() -> None:
             handlers = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler)]
             names = [ast.unparse(handler.type) if handler.type else "" for handler in handlers]
             found += [path.relative_to(PACKAGE).as_posix() for name in names if name in ("", "BaseException")]
-    assert found == ["handlers/awaiting.py", "handlers/awaiting.py", "mcp/server/methods.py"]
+    assert found == ["handlers/awaiting.py", "handlers/awaiting.py", "http/guard.py", "mcp/server/methods.py"]
