@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._backend import serve_plain
 from ..codec._json import Default
-from ..codec.encoders import Encoders, has_jsonrpc
+from ..codec.encoders import PLAIN, Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import EncodeError, RpcError, internal_error
-from ..profile import Profile, is_plain
+from ..profile import JSONRPC, Profile, is_plain
 from ..support import HANDLER_FAILURES, check_callable, check_seconds, check_type
 from ..types import is_awaitable
 from .awaiting import discard
@@ -120,7 +120,7 @@ class Dispatch:
         self._report: ReportFailure = internal_error
         # Whether plain requests (`codec/_serving.py`) take the fast path.
         self._is_plain = is_plain(profile) and default is None
-        self._encoders = Encoders(profile)
+        self._encoders = PLAIN if profile is JSONRPC else Encoders(profile)
 
     def continuing(self, members: object) -> Dispatch:
         """Return the dispatcher for messages whose trace context is outside the message, for example in headers.

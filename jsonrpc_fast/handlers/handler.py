@@ -276,7 +276,7 @@ class OuterHandler(Handler):
 def is_context(annotation: object) -> bool:
     """Return whether an annotation names the context, even as `RequestContext | None`. Strings are not evaluated."""
     if isinstance(annotation, str):
-        return re.search(r"\b(?:Request|Session)Context\b", annotation) is not None
+        return "Context" in annotation and re.search(r"\b(?:Request|Session)Context\b", annotation) is not None
     if isinstance(annotation, type):
         return issubclass(annotation, RequestContext)
     return any(is_context(part) for part in get_args(annotation))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from inspect import isasyncgenfunction
 from math import inf
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import RpcError
@@ -98,7 +99,8 @@ def make_handler(
             handler = typed.handler_of_annotations(function)
     else:
         handler = Handler(function, options.get("unpack", True))
-    if isasyncgenfunction(function) or isasyncgenfunction(type(function).__call__):
+    is_function = type(function) is FunctionType
+    if isasyncgenfunction(function) or (not is_function and isasyncgenfunction(type(function).__call__)):
         is_unpacked = "params" not in options and options.get("unpack", True)
         handler = StreamHandler(handler, names_of(function) if is_unpacked else None)
     executor = options.get("executor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ..codec import Message, RawMessage
@@ -60,7 +61,6 @@ class Handlers:
         self._timeout = timeout
         self._reading = ParamsReading()
         self._last: tuple[Profile, Any, Dispatch] | None = None  # the last dispatcher that was made for options
-        self._dispatch = self.prepare()
         for method, function in (functions or {}).items():
             self.register(method, function)
         check_type("discover", discover, Mapping, may_be_none=True)
@@ -69,6 +69,10 @@ class Handlers:
             if discover.keys() != {"title", "version"}:
                 raise TypeError("discover must have a title and a version, and nothing else")
             self._describe(discover)()  # errors are raised here, not when a client asks
+
+    @cached_property
+    def _dispatch(self) -> Dispatch:
+        return self.prepare()  # made at first use: a session that got a dict has none
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} methods={len(self.functions())}>"
@@ -298,7 +302,6 @@ class _ChildHandlers(Handlers):
         self._about = parent._about
         if parent._about is not None:
             self._describe(parent._about)
-        self._dispatch = self.prepare()
 
     def _has(self, method: str) -> bool:
         return method in self._handlers or self._parent._has(method)

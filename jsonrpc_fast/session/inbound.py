@@ -228,14 +228,8 @@ class Serving(PlainServer):
 
     @property
     def _is_free(self) -> bool:
-        """Whether order and hooks allow serving a request without registration."""
-        return not (
-            self.queue
-            or self._barrier is not None
-            or self.rules.is_traced
-            or self.phase is not Phase.OPEN
-            or self.is_late
-        )
+        """Whether order and hooks allow serving a request without registration. Asked only if this side is not late."""
+        return not (self.queue or self._barrier is not None or self.rules.is_traced or self.phase is not Phase.OPEN)
 
     def renew_credit(self) -> bool:
         """Let requests be served without registration, if nothing prevents it. Return whether they may be.

@@ -135,7 +135,8 @@ class Judge:
             key = key_of(item.id)
             self._faulty.add(key)
             is_hollow = item.code is ParseErrorCode.MISSING_METHOD and item.id is not None
-            if is_hollow and engine.calls.find(item.id) is not None:
+            # What waits in front of it may settle the call.
+            if is_hollow and engine.calls.find(item.id) is not None and not engine.is_late:
                 return None
             policy = self._end.response_policy if item.id is None else "always"
             if policy == "always" and not is_hollow:
@@ -165,6 +166,9 @@ class Judge:
             if isinstance(notice, Cancellation):
                 self._read_cancellation(notice)
             elif isinstance(notice, Progress):
+                engine = self._end.engine
+                if self._end.full_streams and engine.may_call and not engine.is_draining:
+                    self._fail(f"{message} is received while a consumer is behind")
                 self._read_progress(notice)
 
     def _cancel_late(self, notice: Cancellation) -> None:
