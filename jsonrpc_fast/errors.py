@@ -354,8 +354,9 @@ class ParseError(ValueError):
 
         The message looks like a response with this id, or has an id and no other member. After a fault of the text it
         is what stands before the fault: the id, and in a batch those of the responses before it. Such an id is not in
-        `id`, because the rest of the text is unknown, and no response may carry it. A batch that is refused as a whole
-        answers what its responses do, up to `Limits.batch_items`.
+        `id`, because the rest of the text is unknown, and no response may carry it. Nor is that of a response in which
+        another member occurs twice. A batch that is refused as a whole answers what its responses do, up to
+        `Limits.batch_items`.
         """
         if self._settles or self._id is None:
             return self._settles

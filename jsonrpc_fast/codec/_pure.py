@@ -22,7 +22,7 @@ from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitabl
 from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
-from ._kinds import is_error_object
+from ._kinds import is_error_object, kinds_of
 from ._messages import (
     Error,
     M,
@@ -271,7 +271,13 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
             obj[name] = _read_error(text, value, rules)
         else:
             obj[name] = _read(text, value, rules, raw and name in ("params", "result"))
-    return message_of(obj, rules, index, kinds)
+    message = message_of(obj, rules, index, kinds)
+    if envelope.duplicates == 1 and isinstance(message, ParseError) and not message.reply_expected:
+        # The id of the response is there once.
+        is_certain = rules[kinds_of(obj, rules.limits, Raw)].is_id_certain
+        if message.code is ParseErrorCode.DUPLICATE_MEMBER and is_certain:
+            return ParseError(message.code, index=index, reply_expected=False, settles=(obj["id"],))
+    return message
 
 
 def _read_error(text: bytes, value: ScannedValue, rules: Rules) -> Any:

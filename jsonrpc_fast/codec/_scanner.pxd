@@ -52,7 +52,7 @@ cdef struct Envelope:
     Member begun  # the member whose value was begun last
     bint is_object
     bint wide  # a member holds an integer beyond 64 bits
-    bint duplicates
+    int duplicates  # 1: a member occurs twice, but not the id; 2: the id, too
     bint unexpected
 
 
@@ -896,7 +896,7 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error, 
         if member == MEMBER_UNKNOWN:
             envelope.unexpected = True
         elif envelope.members[<int>member].start != NULL:
-            envelope.duplicates = True
+            envelope.duplicates = 2 if member == MEMBER_ID or envelope.duplicates == 2 else 1
         if member == MEMBER_ERROR and error != NULL and cursor.at < cursor.end and cursor.at[0] == c"{":
             if not read_object(cursor, error, True, NULL):
                 return False

@@ -44,13 +44,13 @@ class ScannedValue(NamedTuple):
 class Envelope(NamedTuple):
     """The envelope of one message: the last member of each name that JSON-RPC defines.
 
-    `members` is None for a message that is not an object. `unexpected`: there are other members. `start`: where the
-    object begins.
+    `members` is None for a message that is not an object. `duplicates`: 1 if a member occurs twice, 2 if the id does.
+    `unexpected`: there are other members. `start`: where the object begins.
     """
 
     members: dict[str, ScannedValue] | None
     depth: int
-    duplicates: bool = False
+    duplicates: int = 0
     unexpected: bool = False
     start: int = 0
 
@@ -282,7 +282,8 @@ def _scan_object(text: bytes, at: int, names: frozenset[str], head: Head | None 
     """
     members: dict[str, ScannedValue] = {} if head is None else head.members
     depth = 0
-    duplicates = unexpected = False
+    duplicates = 0
+    unexpected = False
     opened = at
     at = _skip_space(text, at + 1)
     if _byte(text, at) == _CLOSE_OBJECT:
@@ -291,7 +292,8 @@ def _scan_object(text: bytes, at: int, names: frozenset[str], head: Head | None 
         name, value = _scan_member(text, at, names, head)
         depth = max(depth, value.depth)
         if name in names:
-            duplicates = duplicates or name in members
+            if name in members:
+                duplicates = max(duplicates, 2 if name == "id" else 1)
             members[name] = value
         else:
             unexpected = True

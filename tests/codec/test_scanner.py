@@ -173,9 +173,9 @@ class TestEnvelopes:
 
     def test_the_last_duplicate_counts(self) -> None:
         [envelope] = envelopes(b'{"id":[1],"id":2}').envelopes
-        assert envelope == Envelope({"id": ScannedValue(15, 16, 0, False)}, 1, duplicates=True)
+        assert envelope == Envelope({"id": ScannedValue(15, 16, 0, False)}, 1, duplicates=2)
         [envelope] = envelopes(b'{"x":1,"x":2}').envelopes
-        assert envelope == Envelope({}, 0, duplicates=False, unexpected=True)
+        assert envelope == Envelope({}, 0, duplicates=0, unexpected=True)
 
     def test_wide_integers(self) -> None:
         text = b'{"params":[1,{"a":18446744073709551616}],"result":18446744073709551615,"error":"18446744073709551616"}'

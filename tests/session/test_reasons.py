@@ -12,7 +12,7 @@ import pytest
 
 from jsonrpc_fast import ParseError, hooks
 from jsonrpc_fast.codes import ParseErrorCode
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, StateError
 from jsonrpc_fast.hooks import log_broken
 from jsonrpc_fast.session import ReconnectingSession, Session
 from jsonrpc_fast.support import Seldom
@@ -284,3 +284,11 @@ def test_a_line_that_others_can_cause_is_logged_once_a_second_with_the_number_of
         " (2 more were not logged before)",
         "",
     ]
+
+
+async def test_a_response_with_a_member_twice_fails_its_call() -> None:
+    """Its id is there once: the call need not wait for its timeout."""
+    text = b'{"jsonrpc":"2.0","id":1,"result":1,"result":2}\n'
+    async with answering(text) as address, Session(TcpClient(*address)) as session:
+        with pytest.raises(InvalidResponse, match=r"^the response is malformed: a member occurs more than once$"):
+            await session.call("m", timeout=5)

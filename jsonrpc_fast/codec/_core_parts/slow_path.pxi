@@ -342,6 +342,11 @@ cdef object read_envelope(Envelope* envelope, Envelope* error, Rules rules, inde
 
     verdict = verdict_on(rules, kinds)
     if verdict.rule != NULL:
+        if envelope.duplicates == 1 and <Rule>verdict.rule is DUPLICATE_MEMBER and not verdict.reply_expected:
+            # The id of the response is there once.
+            if verdict_on(rules, kinds & ~HAS_DUPLICATE).is_id_certain:
+                return make_fault(DUPLICATE_MEMBER, None, None, index, False, (id,))
+            verdict = verdict_on(rules, kinds)
         return fault_of(verdict, id, index)
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
         value = &envelope.members[<int>MEMBER_PARAMS]
