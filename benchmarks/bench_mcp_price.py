@@ -21,6 +21,7 @@ import json
 import platform
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -246,7 +247,7 @@ def table(figures: Figures) -> str:
             rows.append((name, *cells))
     versions = figures["versions"].items()
     facts = ", ".join(dict.fromkeys(f"{CONTESTANTS[name].package} {version}" for name, version in versions))
-    return f"{markdown(rows)}\n\nMeasured with {facts}; {figures['machine']}."
+    return f"{markdown(rows)}\n\n" + textwrap.fill(f"Measured with {facts}; {figures['machine']}.", 120)
 
 
 def plot(figures: Figures, output: Path) -> None:

@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import sys
+import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -186,7 +187,7 @@ def table(figures: dict[str, Any]) -> str:
         f"{python}: {', '.join(f'{name} {version}' for name, version in figures[python]['versions'].items())}"
         for python in pythons
     )
-    return f"{markdown(rows)}\n\nMeasured with {facts}; two processors."
+    return f"{markdown(rows)}\n\n" + textwrap.fill(f"Measured with {facts}; two processors.", 120)
 
 
 def plot(figures: dict[str, Any], output: Path) -> None:
