@@ -168,6 +168,7 @@ async def test_a_client_of_an_electrum_server() -> None:
     assert (process.returncode, printed.split()) == (0, b"ElectrumX 1.4 7 8".split())
 
 
+@pytest.mark.ci
 def test_workers_of_nats(tmp_path: Path) -> None:
     pytest.importorskip("nats", reason="the extra `nats` is not installed")
     needs.require("nats-server")
