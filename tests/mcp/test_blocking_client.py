@@ -46,7 +46,7 @@ def test_it_calls_a_server() -> None:
             client.call("none/such")
     assert progress == [{"progress": 1, "total": 2}]
     client.close()
-    with pytest.raises(StateError, match="not connected"):
+    with pytest.raises(StateError, match="it is closed"):
         client.ping()
 
 
@@ -100,7 +100,7 @@ def test_it_listens(mode: str) -> None:
             pass
         with client.listen():
             client.close()  # the block ends without an error
-    with pytest.raises(StateError, match="not connected"), client.listen():
+    with pytest.raises(StateError, match="it is closed"), client.listen():
         pass
 
 
