@@ -67,7 +67,8 @@ class LoopDriver(Driver):
         self.changed: Waiters = Waiters()
         self.wait_queue: WaitQueue = WaitQueue()
         self.handler_queue: WaitQueue = WaitQueue()
-        self._timer: asyncio.TimerHandle | None = None
+        # With its time: for one that has passed, uvloop returns a handle that has none.
+        self._timer: tuple[asyncio.Handle, float] | None = None
         self._is_turn_due = False
         self._drainer: asyncio.Task[None] | None = None
         self._must_drain = False
@@ -180,11 +181,12 @@ class LoopDriver(Driver):
         # A later deadline is noticed when the timer fires. Moving the timer for each call would cost more than the
         # call.
         timer = self._timer
-        if (timer is None or deadline < timer.when()) and self.session is not None:
+        if (timer is None or deadline < timer[1]) and self.session is not None:
             if timer is not None:
-                timer.cancel()
+                timer[0].cancel()
             assert self.loop is not None
-            self._timer = self.loop.call_at(deadline, self._tick, context=self.session._engine.context)
+            handle = self.loop.call_at(deadline, self._tick, context=self.session._engine.context)
+            self._timer = handle, deadline
 
     def _tick(self) -> None:
         self._timer = None
@@ -215,7 +217,7 @@ class LoopDriver(Driver):
     def stop(self) -> None:
         """Stop the timer and the wait for a peer that does not read, and forget the engine and the session."""
         if self._timer is not None:
-            self._timer.cancel()
+            self._timer[0].cancel()
             self._timer = None
         if self._drainer is not None:
             self._drainer.cancel()

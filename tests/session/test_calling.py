@@ -803,3 +803,16 @@ async def test_a_wrong_timeout_of_a_notification_is_refused_although_it_need_not
             await session.notify("m", timeout=timeout)
         await session.notify("m", timeout=5)
         assert await wire.next() == Notification("m")
+
+
+def test_a_deadline_that_has_passed_is_one_of_uvloop_too() -> None:
+    """uvloop returns a handle without a time for it."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def call() -> list[Any]:
+        near, far = memory_pair()
+        async with Session(near) as session, Session(far, {"m": lambda: 1}):
+            calls = [session.call("m", timeout=timeout) for timeout in (0.0, 0.0, 20)]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert {found if found == 1 else type(found) for found in uvloop.run(call())} <= {1, CallTimeout}
