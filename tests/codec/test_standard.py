@@ -143,7 +143,7 @@ def test_options_that_there_are_not(option: Any) -> None:
 
 
 def test_the_options_have_the_numbers_of_orjson() -> None:
-    names = [name for name in dir(orjson) if name.startswith("OPT_")]
+    names = [name for name in dir(orjson) if name.startswith("OPT_") and getattr(orjson, name)]  # 0 asks for nothing
     assert {name: getattr(_standard, name) for name in names} == {name: getattr(orjson, name) for name in names}
 
 

@@ -813,6 +813,6 @@ def test_a_deadline_that_has_passed_is_one_of_uvloop_too() -> None:
         near, far = memory_pair()
         async with Session(near) as session, Session(far, {"m": lambda: 1}):
             calls = [session.call("m", timeout=timeout) for timeout in (0.0, 0.0, 20)]
-            return await asyncio.gather(*calls, return_exceptions=True)
+            return await results_of(*calls)
 
     assert {found if found == 1 else type(found) for found in uvloop.run(call())} <= {1, CallTimeout}

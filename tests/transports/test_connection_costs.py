@@ -148,7 +148,7 @@ async def test_a_session_that_cannot_begin_ends_its_connection(tmp_path: Path, m
     async with served("unix", tmp_path) as (server, address):
         reports: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-        monkeypatch.setattr(Session, "begin", lambda _: 1 / 0)
+        monkeypatch.setattr(Session, "_begin_accepted", lambda *_: 1 / 0)
         reader, writer = await asyncio.open_unix_connection(address)
         assert await reader.read() == b""
         writer.close()

@@ -91,8 +91,10 @@ async def served(server_of: Callable[[Any], Any], client_of: Callable[[Any], Any
     try:
         yield pair
     finally:
+        closing = asyncio.ensure_future(server.close(0, 0))
+        await settle()  # `serve` ends after its connection: the events of the channel are those of the test
         is_over.set()
-        await server.close(0, 0)
+        await closing
 
 
 def tcp(_: Path) -> AbstractAsyncContextManager[Pair]:
