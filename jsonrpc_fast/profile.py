@@ -233,28 +233,44 @@ def check_batches(profile: Profile | None) -> None:
         raise ValueError("the profile does not allow batches, so their results could not be read")
 
 
-_OTHERS: Final = ("object_results", "batches")
-"""The fields that are a bool and not true where a message is accepted that otherwise is not."""
+def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
+    """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
+
+    The comparison excludes batches, kept extra members, and rules about the text of a message: its size, its depth, and
+    numbers that are too large. Two profiles that differ in a field without a case here are not comparable.
+    """
+    return _accepts_no_more(profile, other, Profile.FIELDS)
+
+
+def _accepts_no_more(record: _Record, other: _Record, fields: tuple[str, ...]) -> bool:
+    for name in fields:
+        value: Any = getattr(record, name)
+        bound: Any = getattr(other, name)
+        if value == bound:
+            continue
+        match name:
+            case "name" | "batches" | "big_ints" | "floats" | "writes" | "message_bytes" | "depth" | "batch_items":
+                is_strict = True  # says nothing about the members of a message
+            case "null_request_ids" | "null_result_ids" | "float_ids" | "missing_ids" | "optional_jsonrpc":
+                is_strict = _rank(value) <= _rank(bound)
+            case "empty_methods" | "array_params" | "null_members" | "any_errors" | "repeated_calls" | "extra_members":
+                is_strict = _rank(value) <= _rank(bound)
+            case "object_results":
+                is_strict = value
+            case "method_bytes" | "id_bytes":
+                is_strict = value <= bound
+            case "limits":
+                is_strict = _accepts_no_more(value, bound, Limits.FIELDS)
+            case _:
+                is_strict = False
+        if not is_strict:
+            return False
+    return True
 
 
 def _rank(value: object) -> int:
     """Return how much more a field accepts: nothing, the half of what it could, or all."""
     return 2 if value is True or value == "keep" else int(bool(value))
-
-
-def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
-    """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
-
-    The comparison excludes batches, kept extra members, and rules about the text of a message: its size, its depth, and
-    numbers that are too large.
-    """
-    more = [name for name in Profile.FIELDS if type(getattr(Profile, name)) is bool and name not in _OTHERS]
-    return (
-        all(_rank(getattr(profile, name)) <= _rank(getattr(other, name)) for name in more)
-        and profile.object_results >= other.object_results
-        and profile.limits.method_bytes <= other.limits.method_bytes
-        and profile.limits.id_bytes <= other.limits.id_bytes
-    )
 
 
 def lower_default_limits() -> None:

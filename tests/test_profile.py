@@ -257,8 +257,37 @@ NOT_COMPARED: list[dict[str, Any]] = [
     {"name": "other"},
     {"batches": False},
     {"big_ints": "reject"},
+    {"floats": "decimal"},
+    {"writes": "1.0"},
     {"limits": Limits(message_bytes=1, depth=1, batch_items=1, method_bytes=8, id_bytes=40)},
 ]
+
+
+def test_each_field_has_a_row() -> None:
+    """One in LOOSER or NOT_COMPARED, the limits too."""
+    found = {name for fields in (*LOOSER, *NOT_COMPARED) for name in fields if name != "limits"}
+    for fields in (*LOOSER, *NOT_COMPARED):
+        limits = fields.get("limits", STRICTEST.limits)
+        found |= {name for name in Limits.FIELDS if getattr(limits, name) != getattr(STRICTEST.limits, name)}
+    assert found == {*Profile.FIELDS, *Limits.FIELDS} - {"limits"}
+
+
+@rows(
+    ("record", "default", "changed"),
+    [(Profile, "x", "y"), (Profile, False, True), (Profile, True, False), (Limits, 5, 6), (Limits, None, "x")],
+)
+def test_profiles_that_differ_in_a_field_without_a_rule_are_not_comparable(
+    record: Any, default: object, changed: object
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, "FIELDS", (*record.FIELDS, "new"))
+        patch.setattr(record, "new", default, raising=False)
+        new = record(new=changed)
+        one, other = Profile(), new if record is Profile else Profile(limits=new)
+        assert is_at_least_as_strict(one, one)
+        assert is_at_least_as_strict(other, other)
+        assert not is_at_least_as_strict(one, other)
+        assert not is_at_least_as_strict(other, one)
 
 
 @rows("half", [{"missing_ids": "errors"}, {"null_members": "params"}], ids=str)
