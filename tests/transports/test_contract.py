@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.transports import Channel, Events, TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast import transports
+from jsonrpc_fast.transports import (
+    Channel,
+    Events,
+    PipeChannel,
+    StdioClient,
+    StdioServer,
+    TcpClient,
+    TcpServer,
+    UnixClient,
+    UnixServer,
+)
 from jsonrpc_fast.transports.asgi import AsgiChannel
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.contract import Pair, check_channel
@@ -65,6 +78,50 @@ async def stdio(_: Path) -> AsyncIterator[Pair]:
                 ends.append(stdio_server.StandardChannel())
                 await ends[-1].open(events)
         return ends[0], ends[1]
+
+    yield pair
+
+
+@contextlib.asynccontextmanager
+async def pipes(_: Path) -> AsyncIterator[Pair]:
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        (read, write), (read_back, write_back) = os.pipe(), os.pipe()
+        ends = channel_of(read_back, write), channel_of(read, write_back)
+        await ends[0].open(one)
+        await ends[1].open(other)
+        return ends
+
+    yield pair
+
+
+def channel_of(input: int, output: int) -> PipeChannel:
+    """Return a channel that takes these descriptors over."""
+    channel = PipeChannel(input, output)
+    os.close(input)
+    os.close(output)
+    return channel
+
+
+@contextlib.asynccontextmanager
+async def child(folder: Path) -> AsyncIterator[Pair]:
+    """A child whose stdin and stdout are connected to named pipes."""
+    if sys.platform == "win32":
+        pytest.skip("there are no named pipes of this kind here")
+    numbers = itertools.count()
+
+    async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
+        paths = [str(folder / f"{name}{next(numbers)}") for name in ("in", "out")]
+        for path in paths:
+            os.mkfifo(path)
+        client = StdioClient(["/bin/sh", "-c", 'cat "$0" & cat > "$1"; wait', *paths]).channel
+        await client.open(one)
+        output, input = [
+            await asyncio.to_thread(os.open, path, flag)  # waits for the child
+            for path, flag in zip(paths, (os.O_WRONLY, os.O_RDONLY), strict=True)
+        ]
+        there = channel_of(input, output)
+        await there.open(other)
+        return client, there
 
     yield pair
 
@@ -164,6 +221,8 @@ async def asgi(_: Path) -> AsyncIterator[Pair]:
 CHANNELS: dict[str, Making] = {
     "memory": memory,
     "stdio": stdio,
+    "pipes": pipes,
+    "child": child,
     "tcp": tcp,
     "tls": tls,
     "unix": unix,
@@ -171,6 +230,77 @@ CHANNELS: dict[str, Making] = {
     "websocket, compressed": compressed_websocket,
     "asgi": asgi,
 }
+
+
+def classes_under(kind: type[Channel]) -> set[type[Channel]]:
+    """Return the subclasses of a channel in the package's transports that are not the base of another one there."""
+    below = [each for each in kind.__subclasses__() if each.__module__.startswith("jsonrpc_fast.transports.")]
+    return set().union(*map(classes_under, below)) if below else {kind}
+
+
+@pytest.mark.ci
+async def test_each_channel_has_a_row(tmp_path: Path) -> None:
+    """Every class of the package's transports, and all public ones but the bases of channels of one's own."""
+    nothing = Events(lambda data: None, lambda: None, lambda fault: None)
+    opened: set[type] = set()
+    for making in CHANNELS.values():
+        async with making(tmp_path) as pair:
+            for end in await pair(nothing, nothing):
+                opened |= {*type(end).__mro__}
+                end.abort()
+            await settle()
+    public = {value for name in transports.__all__ if isinstance(value := getattr(transports, name), type)}
+    without = {each for each in classes_under(Channel) | public if issubclass(each, Channel)} - opened
+    assert without == set(), "each needs a row in CHANNELS of this file"
+
+
+def unopened_pipes() -> Channel:
+    return channel_of(*os.pipe())
+
+
+def unopened_asgi() -> Channel:
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    return AsgiChannel({}, queue.get, queue.put, None)
+
+
+def unopened_websocket() -> Channel:
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    from jsonrpc_fast.transports.websocket import WebSocketClient
+
+    return WebSocketClient("ws://127.0.0.1:1").channel
+
+
+@rows(
+    "make",
+    [
+        lambda: MemoryChannel.pair()[0],
+        unopened_pipes,
+        lambda: StdioClient(["true"]).channel,
+        lambda: StdioServer().channel,
+        lambda: TcpClient("127.0.0.1", 1).channel,
+        lambda: TcpClient("127.0.0.1", 1, ssl=certificates.contexts()[1]).channel,
+        lambda: UnixClient("nowhere").channel,
+        unopened_websocket,
+        unopened_asgi,
+    ],
+)
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="there is no /dev/fd here")
+async def test_a_channel_that_is_not_open_can_be_aborted(make: Callable[[], Channel]) -> None:
+    channel = make()
+    before = len(os.listdir("/dev/fd"))
+    channel.abort()
+    channel.abort()
+    await settle()
+    assert len(os.listdir("/dev/fd")) == before - (2 if type(channel) is PipeChannel else 0)
+
+
+async def test_pipes_are_opened_once() -> None:
+    """The numbers of their closed descriptors may belong to other files."""
+    events = Events(lambda data: None, lambda: None, lambda fault: None)
+    channel = unopened_pipes()
+    channel.abort()
+    with pytest.raises(OSError, match=r"^the channel was opened or closed before$"):
+        await channel.open(events)
 
 
 @rows("kind", CHANNELS)

@@ -25,6 +25,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from typing import Literal
 
 from ..channel import READ_BYTES, Channel, Events
 
@@ -216,20 +217,29 @@ class PipeChannel(DescriptorChannel):
         super().__init__()
         # Copies, because the caller closes its own descriptors, and the channel closes these.
         self._input, self._output = duplicate(input), duplicate(output)
+        self._phase: Literal["new", "open", "ended"] = "new"
 
     @property
     def name(self) -> str:
         return "pipes"
 
     async def open(self, events: Events) -> None:
+        if self._phase != "new":  # other files may have the numbers of closed descriptors
+            raise OSError("the channel was opened or closed before")
         self._events = events
-        self._reader = open_reader(self._input, events.received, self._write_failed)
+        self._reader = open_reader(self._input, events.received, self._read_failed)
         self._writer = open_writer(self._output, events.drained, self._write_failed)
+        self._phase = "open"
 
     def abort(self) -> None:
-        self._reader.close()
-        self._writer.close()
-        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
+        phase, self._phase = self._phase, "ended"
+        if phase == "new":
+            os.close(self._input)
+            os.close(self._output)
+        elif phase == "open":
+            self._reader.close()
+            self._writer.close()
+            asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
 
 
 class ReadyReader(Reader):
