@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from jsonrpc_fast import codec
+
 from .support import async_tests, forking, loops, memory, needs, shares, tables, tiers
 from .support.command_line import MIXED
 from .support.examples import register_profiles
@@ -157,6 +159,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for report in terminalreporter.stats.get("skipped", [])
         if isinstance(report.longrepr, tuple)
     )
+    if not is_pure_only(config) and core_fault() is not None:
+        terminalreporter.write_line(f"these tests ran on the pure backend: {core_fault()}", red=True)
     for line in needs.summary(reasons):
         terminalreporter.write_line(line, yellow=True)
     for option, count in config.stash.get(LEFT_OUT, {}).items():
@@ -174,7 +178,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("benchmark_only") or is_for_the_core else None
 
 
+def core_fault() -> str | None:
+    """Return why the compiled core is not in use although nobody asked for the pure backend."""
+    return None if codec.CORE_FAULT == "JSONRPC_FAST_PURE is set" else codec.CORE_FAULT
+
+
 def load_backend(name: str) -> ModuleType:
+    if name == "cython" and core_fault() is not None:
+        pytest.fail(f"{core_fault()}; --pure-only tests the plain Python alone", pytrace=False)
     try:
         return importlib.import_module(BACKENDS[name])
     except ImportError as error:

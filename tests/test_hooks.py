@@ -120,9 +120,11 @@ async def test_each_hook_is_called_over_http() -> None:
 
 
 def test_each_hook_is_public_and_in_the_reference() -> None:
-    assert {*hooks.__all__} == {*HOOKS, "Hooks", "Outcome"}
+    assert {*hooks.__all__} == {*HOOKS, "Hooks", "Outcome"}, "hooks.__all__ has each member of the union Hooks"
     page = (ROOT / "docs/api/hooks.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"autoclass:: jsonrpc_fast\.hooks\.(\w+Hook)\n", page)) == sorted(HOOKS)
+    assert sorted(re.findall(r"autoclass:: jsonrpc_fast\.hooks\.(\w+Hook)\n", page)) == sorted(HOOKS), (
+        "docs/api/hooks.md"
+    )
 
 
 async def test_an_asgi_endpoint_and_its_client() -> None:

@@ -83,7 +83,7 @@ def _why_unfit(core: Any, folder: str) -> str | None:
     except OSError:  # no sources to compare, such as in an archive
         found = None
     if found is not None and found != core.SOURCES:
-        return "the core was built from other sources than those next to it: build it again"
+        return "the core was built from other sources than those next to it: run python setup.py build_ext --inplace"
     text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":[2,"a"]}'
     if core.decode(text).params != [2, "a"] or core.encode(core.decode(text), delimited=False) != text:
         return "the core does not decode and encode a message as it must"

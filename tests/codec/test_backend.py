@@ -171,7 +171,10 @@ print(json.dumps([jsonrpc_fast.BACKEND, backend.CORE_FAULT]))
         ("raise SystemError('another layout')", "the core cannot be used: SystemError: another layout"),
         ("raise MemoryError", "the core cannot be used: MemoryError: "),
         ("SOURCES = None", "the core belongs to an earlier interpreter of this process, which has ended"),
-        ("SOURCES = 1", "the core was built from other sources than those next to it: build it again"),
+        (
+            "SOURCES = 1",
+            "the core was built from other sources than those next to it: run python setup.py build_ext --inplace",
+        ),
         ("", "the core cannot be used: AttributeError: module 'jsonrpc_fast.codec._core' has no attribute 'SOURCES'"),
     ],
 )

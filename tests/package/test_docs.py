@@ -85,7 +85,7 @@ def test_each_public_name_is_in_the_api_reference() -> None:
                     if f"{module_name}.{name}" not in names
                     and not any(value is getattr(module, name) for value in values)
                 ]
-                assert missing == []
+                assert missing == [], "each needs a directive on a page of docs/api"
 
 
 def test_the_list_for_language_models_names_each_page() -> None:
@@ -190,7 +190,7 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 def test_parse_errors() -> None:
     rows = table_rows(PAGE, "code", "response", "what it means", "what to do")
     expected = [(f"`{code.name}`", str(int(code.rpc_code))) for code in codes.ParseErrorCode]
-    assert [(code, response) for code, response, _, _ in rows] == expected
+    assert [(code, response) for code, response, _, _ in rows] == expected, "docs/errors.md has them in this order"
     assert all(meaning.endswith(".") and advice.endswith(".") for _, _, meaning, advice in rows)
 
 

@@ -21,7 +21,10 @@ CODEC = Path("jsonrpc_fast", "codec")
 CORE = f"_core{EXTENSION_SUFFIXES[0]}"
 REPORT = "import json, jsonrpc_fast.codec as c; print(json.dumps([c.BACKEND, c.CORE_FAULT]))"
 NO_CYTHON = "raise ImportError('Cython is not installed')\n"
-STALE = ["python", "the core was built from other sources than those next to it: build it again"]
+STALE = [
+    "python",
+    "the core was built from other sources than those next to it: run python setup.py build_ext --inplace",
+]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

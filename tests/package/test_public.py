@@ -14,7 +14,7 @@ import pytest
 import jsonrpc_fast
 from jsonrpc_fast import codec
 
-from ..conftest import is_pure_only
+from ..conftest import is_pure_only, load_backend
 from ..support.places import PACKAGE
 from ..support.tables import rows
 
@@ -222,9 +222,17 @@ sys.meta_path.insert(0, Broken())
     assert report(prologue)[:2] == ["python", "the core cannot be used: RuntimeError: a bug"]
 
 
+def test_tests_of_the_core_say_why_it_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "CORE_FAULT", "it is stale: build it")
+    with pytest.raises(
+        pytest.fail.Exception, match=r"^it is stale: build it; --pure-only tests the plain Python alone$"
+    ):
+        load_backend("cython")
+
+
 def test_the_backend_of_this_process(pytestconfig: pytest.Config) -> None:
     asked_for = os.environ.get("JSONRPC_FAST_PURE", "") not in ("", "0", "false", "no") or is_pure_only(pytestconfig)
-    assert ("python" if asked_for else "cython") == jsonrpc_fast.BACKEND
+    assert ("python" if asked_for else "cython") == jsonrpc_fast.BACKEND, codec.CORE_FAULT
     modules = {"python": "jsonrpc_fast.codec._pure", "cython": "jsonrpc_fast.codec._core"}
     assert codec.backend.__name__ == modules[codec.BACKEND]
     assert (codec.CORE_FAULT is None) is (codec.BACKEND == "cython")

@@ -47,7 +47,7 @@ def test_a_draft_is_a_row(tmp_path: Path) -> None:
     found = {"__name__": "versions"}
     exec(
         compile(
-            text.replace(')}\n"""The revisions by name', f', {draft})}}\n"""The revisions by name'),
+            text.replace("\nVERSIONS", f'\nREVISIONS["2099-01-01"] = {draft}\nVERSIONS', 1),
             "versions.py",
             "exec",
         ),
