@@ -306,3 +306,6 @@ def test_each_command_is_on_its_page_and_has_a_module() -> None:
         assert f"| `jsonrpc-fast {name}" in page, name
         assert importlib.import_module(f"jsonrpc_fast.cli.{command.module or name}").run, name
     assert len(re.findall(r"^\| `jsonrpc-fast (\w+)", page, re.MULTILINE)) == len(cli._COMMANDS)
+    codes = page.partition("## Exit codes\n")[2]
+    without = [name for name in cli._COMMANDS if f"`{name}`" not in codes]
+    assert without == [], "docs/command-line.md, the end of its section on exit codes"

@@ -195,10 +195,13 @@ def test_closed_outputs(mixed: str) -> None:
     "words",
     [
         ["list", "--", sys.executable, "-S", "-c", DESCRIBED],
-        ["stats", "FILE"],
-        ["stats", "--json", "FILE"],
-        ["bench", "--seconds", "0.01", "FILE"],
         ["info"],
+        *[
+            [name, *(["--seconds", "0.01"] if "--seconds" in row.options else []), *form, "FILE"]
+            for name, row in cli._COMMANDS.items()
+            if "files" in row.options
+            for form in ([], ["--json"])
+        ],
     ],
 )
 @pytest.mark.ci
