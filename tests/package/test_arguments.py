@@ -12,18 +12,20 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Limits, mcp
+from jsonrpc_fast import Limits, mcp, transports
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.session import ReconnectingSession, Session, SessionOptions
 from jsonrpc_fast.transports import (
+    Connection,
     MemoryTransport,
     StdioClient,
     StdioServer,
     TcpClient,
     TcpServer,
+    Transport,
     UnixClient,
     UnixServer,
     memory_pair,
@@ -50,6 +52,7 @@ CONSTRUCTORS: list[tuple[str, Callable[[], Any], Callable[[], dict[str, Any]]]] 
     ("Handlers", lambda: Handlers, dict),
     ("Session", lambda: Session, lambda: {"transport": transport()}),
     ("ReconnectingSession", lambda: ReconnectingSession, lambda: {"make_transport": transport}),
+    ("Connection", lambda: Connection, lambda: {"channel": MemoryChannel.pair()[0]}),
     ("MemoryTransport", lambda: MemoryTransport, lambda: {"channel": MemoryChannel.pair()[0]}),
     ("TcpClient", lambda: TcpClient, lambda: {"host": "localhost", "port": 1}),
     ("UnixClient", lambda: UnixClient, lambda: {"path": "path"}),
@@ -148,6 +151,14 @@ def options_of(name: str) -> list[str]:
             kind = getattr(importlib.import_module(module), name)
             return [key for base in (kind,) for key, value in base.__annotations__.items() if "bool" not in str(value)]
     return [key for key, value in known[name].items() if "bool" not in str(value)]
+
+
+def test_each_transport_has_a_row() -> None:
+    """Those of `transports`, but the two bases that are not made by themselves."""
+    kinds = {name: getattr(transports, name) for name in transports.__all__}
+    found = {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Transport)}
+    found -= {"Transport", "StreamTransport"}
+    assert found - {name for name, _, _ in CONSTRUCTORS} == set(), "each needs a row in CONSTRUCTORS of this file"
 
 
 def test_every_constructor_refuses_what_it_cannot_use() -> None:
