@@ -1,7 +1,8 @@
 """Count what a connection costs: `python -m benchmarks.connections` prints instructions, bytes and objects.
 
-Counts, not times: they are the same on a busy machine. Each figure comes from a server process of its own, whose
-clients are plain sockets in another process.
+`--fairness` measures polite clients beside floods, `--scale` sessions by the thousand: both need a quiet machine. All
+else are counts, not times: they are the same on a busy machine. Each figure comes from a server process of its own,
+whose clients are plain sockets in another process.
 
 Rules:
   - Instructions: callgrind counts the server between two marks (see instructions.py), over connections that open, call
@@ -21,13 +22,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.server import Server
+from tests.support import loops
 from tests.support.certificates import contexts
 from tests.support.mcp_http import Exchange, begin_session
 
@@ -91,6 +95,52 @@ for line in sys.stdin:
             close(peer)
     globals().setdefault("kept", []).append(held_now)
     print("done", flush=True)
+"""
+
+_POLITE: Final = """
+import select, socket, sys, time
+host, port, many, seconds, pause = sys.argv[1], *map(float, sys.argv[2:6])
+TEXT = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}\\n'
+peers = {peer.fileno(): peer for peer in [socket.create_connection((host, int(port))) for _ in range(int(many))]}
+began, taken, poll = {}, [], select.epoll()
+for number in peers:
+    poll.register(number, select.EPOLLIN)
+def send(number):
+    began[number] = time.perf_counter()
+    peers[number].sendall(TEXT)
+end = time.monotonic() + seconds
+if pause == 0:  # one call in flight over each connection
+    for number in peers:
+        send(number)
+while time.monotonic() < end:
+    for number in [*peers] if pause else [number for number, _ in poll.poll(1)]:
+        if pause:
+            send(number)
+        assert peers[number].recv(200).endswith(b"}\\n")
+        taken.append(time.perf_counter() - began[number])
+        if pause:
+            time.sleep(pause)
+        else:
+            send(number)
+taken.sort()
+print(taken[len(taken) // 2], taken[len(taken) * 99 // 100], len(taken) / seconds)
+"""
+"""A client of many connections: it prints p50 and p99 in seconds, and the calls in a second."""
+
+_FLOODER: Final = """
+import socket, sys, threading, time
+peer = socket.create_connection((sys.argv[1], int(float(sys.argv[2]))))
+TEXT = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}\\n' * 2000
+responses = 0
+def read():
+    global responses
+    while data := peer.recv(1 << 16, socket.MSG_WAITALL):
+        responses += data.count(b"\\n")
+threading.Thread(target=read, daemon=True).start()
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    peer.sendall(TEXT)
+print(responses / float(sys.argv[3]))
 """
 
 
@@ -208,7 +258,7 @@ class Peers:
             self._sessions = McpSessions()
             self._kept: list[Any] = []
             return
-        address = await SERVERS[self._name](self._kind, self._folder)
+        self.address = address = await SERVERS[self._name](self._kind, self._folder)
         host, port = (address, 0) if isinstance(address, str) else address
         command = (sys.executable, "-S", "-c", _CLIENT, self._kind, host, str(port), "0", str(int(self._holds)))
         pipe = asyncio.subprocess.PIPE
@@ -228,6 +278,13 @@ class Peers:
         if await self._process.stdout.readline() != b"done\n":
             raise RuntimeError("a client failed")
         await asyncio.sleep(0.3)  # the server sees the last end
+
+    async def release(self) -> None:
+        """Close the connections that are held; those that follow are not held."""
+        self._process.terminate()
+        await self._process.wait()
+        self._holds = False
+        await self.start()
 
 
 async def _churn(peers: Peers) -> Counts:
@@ -263,7 +320,41 @@ async def _close(peers: Peers) -> Counts:
     return {"objects": found / CLOSED, "kib": (traced - left) / CLOSED / 1024}
 
 
-MODES: Final[dict[str, Callable[[Peers], Awaitable[Counts]]]] = {"churn": _churn, "hold": _hold, "close": _close}
+async def _stay(peers: Peers) -> Counts:
+    print(json.dumps(peers.address), flush=True)
+    await asyncio.Event().wait()
+    return {}
+
+
+async def _scale(peers: Peers) -> Counts:
+    """Return the latencies of 200 busy sessions alone and beside 5,000 idle ones, and the memory that is in use."""
+    counts: Counts = {}
+
+    def note(when: str) -> None:
+        gc.collect()
+        counts[f"{when}: resident MiB"] = _resident() / 2**20
+        counts[f"{when}: objects"] = len(gc.get_objects())
+
+    for when, idle, seconds in (("alone", 0, 15), ("beside 5,000", 5000, 60)):
+        await peers.connect(idle)
+        note(f"idle {when}")
+        p50, p99, rate = await asyncio.to_thread(_measured, _POLITE, peers.address, 200, seconds, 0)
+        counts |= {f"busy {when}: p50 ms": p50 * 1e3, f"p99 ms {when}": p99 * 1e3, f"calls in a second {when}": rate}
+    await peers.release()
+    note("idle ones closed")
+    for closed in (5000, 10_000):
+        await peers.connect(5000)
+        note(f"{closed:,} opened and closed")
+    return counts
+
+
+MODES: Final[dict[str, Callable[[Peers], Awaitable[Counts]]]] = {
+    "churn": _churn,
+    "hold": _hold,
+    "close": _close,
+    "stay": _stay,
+    "scale": _scale,
+}
 
 
 def _resident() -> int:
@@ -273,9 +364,11 @@ def _resident() -> int:
 
 async def _serve(name: str, kind: str, mode: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        peers = Peers(name, kind, folder, mode == "hold")
+        peers = Peers(name, kind, folder, mode in ("hold", "scale"))
         await peers.start()
         await peers.connect(WARM_UP)
+        if mode == "stay":
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the clients have the last processor
         print(json.dumps(await MODES[mode](peers)), flush=True)
     os._exit(0)  # the connections that are held would take time to close
 
@@ -320,13 +413,70 @@ def table(counts_instructions: bool = True) -> str:
     return markdown(rows)
 
 
+def _started(program: str, *arguments: object) -> subprocess.Popen[bytes]:
+    last = str(max(os.sched_getaffinity(0)))
+    command = ("taskset", "-c", last, sys.executable, "-S", "-c", program, *map(str, arguments))
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def _printed(process: subprocess.Popen[bytes]) -> list[float]:
+    output, _ = process.communicate(timeout=100)
+    return [float(word) for word in output.split()] if process.returncode == 0 else []
+
+
+def _measured(program: str, address: Any, *arguments: object) -> list[float]:
+    return _printed(_started(program, *address, *arguments))
+
+
+FLOODED: Final = (("asyncio streams", "asyncio"), ("asyncio streams", "uvloop"), ("aiorpcX", "asyncio"))
+FLOODERS: Final = (0, 1, 10)
+
+
+def fairness(rounds: int) -> str:
+    """Measure 50 polite clients beside floods: all servers in turn, and the median of the rounds."""
+    servers = {}
+    for name, loop in (*FLOODED, ("jsonrpc_fast", "asyncio"), ("jsonrpc_fast", "uvloop")):
+        command = (sys.executable, "-m", "benchmarks.connections", "--loop", loop, "--serve", name, "tcp", "stay")
+        process = subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert process.stdout is not None
+        servers[f"{name}, {loop}"] = process, json.loads(process.stdout.readline())
+    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    for _ in range(rounds):
+        for name, (_, address) in servers.items():
+            for many in FLOODERS:
+                floods = [_started(_FLOODER, *address, 2.5) for _ in range(many)]
+                time.sleep(0.5)
+                p50, p99, _ = _measured(_POLITE, address, 50, 1.5, 0.002)
+                total = sum(sum(_printed(flood)) for flood in floods)
+                found.setdefault((name, many), []).append((p50, p99, total))
+    for process, _ in servers.values():
+        process.terminate()
+    rows: list[tuple[str, ...]] = [
+        ("server", "polite p50, µs", "beside 1, p50 (p99)", "beside 10", "of 1 flooder, in a second", "of 10")
+    ]
+    for name in servers:
+        alone, one, ten = ([median(column) for column in zip(*found[name, many], strict=True)] for many in FLOODERS)
+        ratios = [f"{beside[0] / alone[0]:.1f} ({beside[1] / alone[1]:.1f})" for beside in (one, ten)]
+        rows.append((name, f"{alone[0] * 1e6:.0f}", *ratios, f"{one[2]:,.0f}", f"{ten[2]:,.0f}"))
+    return markdown(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-instructions", action="store_true", help="leave out what needs valgrind")
     parser.add_argument("--serve", nargs=3, metavar=("NAME", "KIND", "MODE"), help=argparse.SUPPRESS)
+    parser.add_argument("--loop", default="asyncio", help=argparse.SUPPRESS)
+    parser.add_argument("--fairness", type=int, metavar="ROUNDS", help="measure polite clients beside floods")
+    parser.add_argument("--scale", action="store_true", help="measure 5,000 idle, 200 busy and 10,000 short sessions")
     options = parser.parse_args()
     if options.serve:
-        asyncio.run(_serve(*options.serve))
+        with loops.running_on(options.loop):
+            asyncio.run(_serve(*options.serve))
+    elif options.fairness:
+        print(fairness(options.fairness))
+    elif options.scale:
+        for name, figure in count("scale").items():
+            print(f"{name:40} {figure:,.2f}")
     else:
         print(table(not options.no_instructions))
 

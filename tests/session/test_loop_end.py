@@ -156,3 +156,14 @@ def test_a_loop_that_has_ended_takes_no_time_from_the_next_one() -> None:
     loop = asyncio.new_event_loop()
     assert turns.seconds(loop) == TURN_SECONDS
     loop.close()
+
+
+def test_turns_beside_many_others_are_long_enough_for_more_than_a_write() -> None:
+    loop = asyncio.new_event_loop()
+    shares = []
+    for _ in range(10):
+        shares.append(TURN_SECONDS / turns.seconds(loop))
+        turns.due(loop, 1)
+    assert shares == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4]
+    assert turns.items(loop) == 16
+    loop.close()
