@@ -227,7 +227,9 @@ class CheckedTool:
         more = [fault for fault in faults if fault.keyword == MORE]
         inside = [fault.path for fault in listed if not fault.path or _is_in_text(arguments, fault.path)]
         texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
-        return arguments, [fault for fault in listed if fault.path not in inside] + texts + more
+        # Each once: after a fault of the whole value, such as an unknown argument, all of the first check follow.
+        kept = [fault for fault in listed if fault.path not in inside]
+        return arguments, [*dict.fromkeys([*kept, *texts, *more])]
 
     def refusal(self, faults: list[SchemaFault]) -> dict[str, Any]:
         """Return the `CallToolResult` for arguments with these faults."""

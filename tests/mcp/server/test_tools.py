@@ -104,6 +104,22 @@ def test_faults_of_arguments(corpora: Path) -> None:
     assert [fault.path for fault in add.read_arguments({})[1]] == ["/a", "/b"]
 
 
+@rows(
+    ("arguments", "said"),
+    [
+        ({"int": "x", "c": 2}, ['/int: is not of type "integer"', "/: has an unknown member; known are "]),
+        (
+            {"int": "{", "ints": "[1", "c": 1},
+            ['/int: is not of type "integer"', '/ints: is not of type "array"', "/: has an unknown member; known are "],
+        ),
+    ],
+)
+def test_each_fault_is_listed_once_beside_an_unknown_argument(arguments: dict[str, Any], said: list[str]) -> None:
+    checked = CheckedTool(tool("x", input_schema=LAX))
+    lines = checked.refusal(checked.read_arguments(arguments)[1])["content"][0]["text"].splitlines()[1:]
+    assert [line.partition('"int"')[0] for line in lines] == said
+
+
 NESTED = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
 LAX = {
     "type": "object",
