@@ -374,8 +374,10 @@ async def test_a_program_that_crashes_is_started_again_by_the_next_call() -> Non
             with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
                 await client.ping()
     assert lines.count("started") == 3
-    with pytest.raises(ConnectionLost):
-        await client.ping()
+    for late in (client.ping(), client.list_tools()):
+        with pytest.raises(ConnectionLost, match=r"^this client was closed: make a new one$") as raised:
+            await late
+        assert raised.value.was_sent is False
     assert lines.count("started") == 3
 
 

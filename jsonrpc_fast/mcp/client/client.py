@@ -321,8 +321,11 @@ class Client(Caller):
         self, method: str, params: Mapping[str, Any] | None, deadline: float, **options: Any
     ) -> dict[str, Any]:
         server = self.server
+        # A report on the program, which has ended because of that, would read like a failure of the program.
+        if self._is_closed:
+            raise ConnectionLost("this client was closed: make a new one", was_sent=False)
         # Restarted before the request is sent, so no request is sent twice.
-        if self._start is not None and not self._is_closed and not self.session.is_connected:
+        if self._start is not None and not self.session.is_connected:
             await self._restart(deadline)
             server = self.server
         is_modern = server.revision.is_modern
@@ -336,7 +339,8 @@ class Client(Caller):
                 sent = server.params(given or params, **meta)
                 result = decoded(await self.session.call(method, sent, timeout=seconds_left(deadline), **options))
             except ConnectionLost as error:
-                await _explain(error, program)
+                if not self._is_closed:
+                    await _explain(error, program)
                 raise
             if not isinstance(result, dict):  # a transport without an MCP profile
                 raise invalid_result(method, "it must be an object")
