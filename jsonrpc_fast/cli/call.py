@@ -118,7 +118,7 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
             raise ValueError("--html describes the methods of rpc.discover: leave out --mcp")
         async with _connected(server) as peer:
             if options.html:
-                return _print_page(await _described(peer), options)
+                return _print_page(await _described(peer, options), options)
             return _print_list(await _offered(peer, options), options)
     method, *words = options.words[0 if options.program else 1 :]
     params, extra = params_of(words), _members_of(options)
@@ -129,6 +129,8 @@ async def _run(options: argparse.Namespace, server: _Server) -> int:
             status = await _call_mcp(peer, method, arguments, options)
         elif options.notify:
             await peer.notify(method, params, extra=extra)
+        elif options.lsp and method == "initialize" and params is None:
+            _print_result(server.described, options)  # servers refuse a second one
         else:
             _print_result(await peer.call(method, params, extra=extra), options)
         if options.follow:
@@ -155,6 +157,7 @@ class _Server:
     def __init__(self, options: argparse.Namespace, on_notification: Callable[[str, Any], None] | None) -> None:
         self.options = options
         self.on_notification = on_notification
+        self.described: Any = None  # the result of the handshake of LSP
         self.target: str = "" if options.program else options.words[0]  # its address
         found = ADDRESS.match(self.target)
         self.scheme: str = "" if found is None else found[0].partition(":")[0].lower()
@@ -304,7 +307,7 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
             asyncio.get_running_loop().call_later(min(5.0, timeout / 2), _report_silence, server, transport)
             try:
                 if options.lsp:
-                    await _initialize(session)
+                    server.described = await _initialize(session)
                 yield session
             except asyncio.CancelledError:  # a signal: a person is waiting for the prompt
                 # How long a program may take to end after its stdin is closed, if a signal has ended the command.
@@ -316,19 +319,27 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
                 await session.notify("exit")
 
 
+_LSP_CURES: Final = {
+    "call": "a language server needs --lsp",
+    "replay": "a language server needs --framing content-length",
+    **dict.fromkeys(("list", "stubs"), "a language server describes itself in the result of `call --lsp initialize`"),
+}
+"""What a command can do about a language server. Only `call` has --lsp."""
+
+
 def _report_silence(server: _Server, transport: Any) -> None:
     """Say what may be wrong if nothing has arrived from the server."""
     options = server.options
     if transport.received_chunks != 0:
         return
-    cure = ""
+    guesses = ["it may still be busy"] if server.scheme else []
     if server.scheme not in _WEBSOCKET:
-        cure = (
-            ": another --framing may be right"
+        guesses.append(
+            "another --framing may be right"
             if options.framing or options.lsp
-            else (": a language server needs --lsp, and other servers may need another --framing")
+            else f"{_LSP_CURES[options.command]}, and other servers may need another --framing"
         )
-    print_error(f"nothing has arrived from the server yet{cure}", f"jsonrpc-fast {options.command}")
+    print_error(f"nothing has arrived from the server yet: {'; '.join(guesses)}", f"jsonrpc-fast {options.command}")
 
 
 @contextlib.asynccontextmanager
@@ -345,12 +356,13 @@ async def _session_errors(scheme: str) -> AsyncIterator[None]:
         raise ConnectionLost(str(error), was_sent=False) from None
 
 
-async def _initialize(peer: Caller) -> None:
-    """Perform the LSP handshake."""
+async def _initialize(peer: Caller) -> Any:
+    """Perform the LSP handshake, and return how the server describes itself."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
-    await peer.call("initialize", params)
+    described = await peer.call("initialize", params)
     await peer.notify("initialized", {})
+    return described
 
 
 async def _openrpc_document(server: _Server) -> Any:
@@ -358,7 +370,7 @@ async def _openrpc_document(server: _Server) -> Any:
     if re.match(r"(?i)https?://[^?#]*\.json(?:[?#]|$)", server.target):
         return document_of(await _fetched(server.target, server.headers, server.options.timeout))
     async with _connected(server) as peer:
-        return await _described(peer)
+        return await _described(peer, server.options)
 
 
 async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> bytes:
@@ -382,21 +394,21 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
         raise ConnectionLost(str(error) or type(error).__name__, was_sent=False) from None
 
 
-async def _described(peer: Any) -> Any:
+async def _described(peer: Any, options: argparse.Namespace) -> Any:
     """Return a server's description of its methods: the result of `rpc.discover`."""
     try:
         return plain(await peer.call("rpc.discover"))
     except RpcError as error:
         if error.code != ErrorCode.METHOD_NOT_FOUND:
             raise
-        cure = "; an MCP server needs --mcp"
+        cure = "; an MCP server needs --mcp" if options.command == "list" else ""
         raise ValueError(f"the server does not describe its methods: it has no rpc.discover (OpenRPC){cure}") from None
 
 
 async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any]]:
     """Return the methods, tools, prompts and resources of a server, by kind."""
     if not options.mcp:
-        described = await _described(peer)
+        described = await _described(peer, options)
         methods = described.get("methods") if isinstance(described, dict) else None
         if not isinstance(methods, list):
             raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")

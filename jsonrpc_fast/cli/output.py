@@ -253,7 +253,8 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         is_late = isinstance(error, CallTimeout) or isinstance(error.__cause__, CallTimeout)
         reason, status = error, Status.LATE if is_late else Status.LOST
         # Streamable HTTP wants an Accept header with both types, and answers others with 406.
-        if isinstance(error, HttpStatusError) and error.status == 406 and "mcp" in options and not options.mcp:
+        can_speak_mcp = options.command in ("call", "list") and not options.mcp
+        if isinstance(error, HttpStatusError) and error.status == 406 and can_speak_mcp:
             reason = f"{error}; if this is an MCP server, add --mcp"
     except ImportError as error:
         # The package's own errors name no module: their texts say what to install.

@@ -279,6 +279,32 @@ def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixt
 def test_the_handshake_of_lsp(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     status, output, said = call(capfd, "call", "--lsp", "textDocument/hover", "uri=file:///a", *server, "lsp")
     assert (status, output, said) == (0, '{"contents":"file:///a"}\n', "")
+    assert call(capfd, "call", "--lsp", "initialize", *server, "lsp") == (0, '{"capabilities":{}}\n', "")
+
+
+@rows(
+    ("command", "said"),
+    [
+        (["call", "{tcp}", "add"], "it may still be busy; a language server needs --lsp, and other servers"),
+        (["call", "--lsp", "{tcp}", "add"], "it may still be busy; another --framing may be right"),
+        (
+            ["list", "{tcp}"],
+            "it may still be busy; a language server describes itself in the result of `call --lsp initialize`",
+        ),
+        (
+            ["stubs", "{tcp}"],
+            "it may still be busy; a language server describes itself in the result of `call --lsp initialize`",
+        ),
+    ],
+)
+def test_a_silent_server(command: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each command gives a cure that it has."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        target = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        words = [word.replace("{tcp}", target) for word in command]
+        status, _, error = call(capfd, words[0], "--timeout", "0.1", *words[1:])
+    assert status == 4
+    assert f"{command[0]}: nothing has arrived from the server yet: {said}" in error
 
 
 def test_sockets(sockets: list[str], capfd: pytest.CaptureFixture[str]) -> None:
@@ -645,6 +671,9 @@ def test_the_end_of_a_program_is_told_if_nothing_waits_for_it(capfd: pytest.Capt
 def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     said = "the server does not describe its methods: it has no rpc.discover (OpenRPC); an MCP server needs --mcp"
     assert call(capfd, "list", *plain) == (2, "", f"jsonrpc-fast list: {said}\n")
+    # Without --mcp, which this command has not.
+    said = said.partition(";")[0]
+    assert call(capfd, "stubs", *plain) == (2, "", f"jsonrpc-fast stubs: {said}\n")
 
 
 @pytest.mark.ci

@@ -88,8 +88,9 @@ def test_a_response_that_does_not_come_in_time(tmp_path: Path) -> None:
         4,
         f"line 2: add: {SILENT}\nresponses 0, different 0, notifications 0\n",
         (
-            "jsonrpc-fast replay: nothing has arrived from the server yet: a language server needs --lsp, and other "
-            "servers may need another --framing\njsonrpc-fast replay: responses that did not come in time: 1\n"
+            "jsonrpc-fast replay: nothing has arrived from the server yet: a language server needs --framing "
+            "content-length, and other servers may need another --framing\n"
+            "jsonrpc-fast replay: responses that did not come in time: 1\n"
         ),
     )
 
