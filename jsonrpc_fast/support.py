@@ -44,6 +44,7 @@ __all__ = [
     "is_header_value",
     "loader",
     "logger_of",
+    "nearest_of",
     "on_failure",
     "pointer_parts",
     "pointer_to",
@@ -154,6 +155,30 @@ def check_items(name: str, value: object, *kinds: Any) -> None:
     if isinstance(value, list | tuple):
         for item in value:
             check_type(f"an item of {name}", item, *kinds)
+
+
+def nearest_of(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like one that is unknown.
+
+    Args:
+        name: The unknown name. Its first 200 characters count.
+        known: The known names, of which the first 100 are compared.
+        cutoff: How much they must be alike, from 0 to 1.
+
+    Returns:
+        The known name; None if none is like it.
+    """
+    import difflib  # loaded for the first that is unknown
+
+    # Bounded, because the comparison takes quadratic time.
+    bounded = [each for each in islice(known, 100) if len(each) <= 200]
+    return next(iter(difflib.get_close_matches(name[:200], bounded, n=1, cutoff=cutoff)), None)
+
+
+def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the exception for an option that does not exist, with the one that was probably meant."""
+    nearest = nearest_of(name, known)
+    return TypeError(f"{owner} has no option {name!r}{'' if nearest is None else f'; did you mean {nearest!r}?'}")
 
 
 def check_callable(name: str, value: object, *, may_be_none: bool = True) -> None:

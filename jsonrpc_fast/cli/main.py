@@ -650,12 +650,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
-            # Loaded only for the message.
-            from difflib import get_close_matches
+            from ..support import nearest_of  # loaded only for the message
 
-            choices = [choice.strip("' ") for choice in found[2].split(",")]
-            if close := get_close_matches(found[1], choices, 1):
-                message += f"; did you mean {close[0]}?"
+            nearest = nearest_of(found[1], [choice.strip("' ") for choice in found[2].split(",")])
+            message += "" if nearest is None else f"; did you mean {nearest}?"
         super().error(message)
 
 

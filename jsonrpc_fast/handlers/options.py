@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import RpcError
-from ..support import check_seconds, check_type
+from ..support import check_seconds, check_type, unknown_option
 from .handler import Handler, OuterHandler, RequestContext
 from .middleware import Middleware, MiddlewareHandler
 
@@ -84,7 +84,7 @@ def make_handler(
     """Return the handler of a function. Unused options add no per-call cost. Raises what `Handlers.register` does."""
     for name in options:
         if name not in HandlerOptions.__annotations__:
-            raise TypeError(f"a method has no option {name!r}")
+            raise unknown_option("a method", name, HandlerOptions.__annotations__)
     check_type("errors", options.get("errors", ()), Sequence)
     if not all(isinstance(error, RpcError) for error in options.get("errors", ())):
         raise TypeError("errors must be a list of RpcError")

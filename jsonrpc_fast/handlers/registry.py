@@ -11,7 +11,7 @@ from ..codec import Message, RawMessage
 from ..codec._backend import serve_plain
 from ..codec.encoders import depends_on_peer
 from ..profile import JSONRPC, Profile
-from ..support import check_callable, check_seconds, check_type
+from ..support import check_callable, check_seconds, check_type, unknown_option
 from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, ParamsReading
 from .handler import Handler
 from .interface import Function, methods_of
@@ -285,7 +285,7 @@ class Handlers:
             return last[2]
         for name in prepared:
             if name not in DispatchOptions.__annotations__:
-                raise TypeError(f"dispatch has no option {name!r}")
+                raise unknown_option("dispatch", name, DispatchOptions.__annotations__)
         dispatch = self.prepare(profile, **prepared)
         self._last = profile, prepared, dispatch
         return dispatch

@@ -16,7 +16,7 @@ from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..hooks import Hooks, trace_in_headers
 from ..profile import JSONRPC, Profile
-from ..support import check_callable, check_count, check_type
+from ..support import check_callable, check_count, check_type, unknown_option
 from .page import CONTENT_SECURITY_POLICY, PAGE
 from .requests import (
     Access,
@@ -86,7 +86,7 @@ class BaseEndpoint:
     ) -> None:
         # Python lets any name pass in `**options`, and a wrong one must not be ignored.
         for name in options.keys() - EndpointOptions.__annotations__.keys():
-            raise TypeError(f"an endpoint has no option {name!r}")
+            raise unknown_option("an endpoint", name, EndpointOptions.__annotations__)
         profile, max_body_bytes = options.get("profile", JSONRPC), options.get("max_body_bytes")
         raw, default, hooks = options.get("raw", False), options.get("default"), options.get("hooks")
         self._context = options.get("context")

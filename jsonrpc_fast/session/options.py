@@ -13,7 +13,7 @@ from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import RpcError
 from ..hooks import FoundHooks, Hooks
-from ..support import check_callable, check_count, check_seconds, check_type
+from ..support import check_callable, check_count, check_seconds, check_type, unknown_option
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .conventions import Convention, JsonRpcConvention
 
@@ -111,7 +111,7 @@ class Rules:
     def __init__(self, **options: Unpack[SessionOptions]) -> None:
         # Python lets any name pass in `**options`, and a wrong one must not be ignored.
         for name in options.keys() - SessionOptions.__annotations__.keys():
-            raise TypeError(f"a session has no option {name!r}")
+            raise unknown_option("a session", name, SessionOptions.__annotations__)
         given = {
             name: value
             for name, value in options.items()

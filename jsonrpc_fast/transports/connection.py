@@ -41,14 +41,23 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from ..codec import Decoder, ParseError, decode
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
-from ..support import Seldom, TaskPart, check_callable, check_count, check_seconds, check_type, logger_of
+from ..support import (
+    Seldom,
+    TaskPart,
+    check_callable,
+    check_count,
+    check_seconds,
+    check_type,
+    logger_of,
+    unknown_option,
+)
 from ..types import TURN_SECONDS, UNSET, Unset
 from .channel import Channel, Events
 from .outbox import Outbox
@@ -171,6 +180,18 @@ class Connection(Outbox):
     profile: Profile
     onend: Callable[[], None] | None
 
+    def _unknown_option(self, name: str) -> TypeError:
+        """Return the exception for an option that neither the class nor those above it have."""
+        owner = type(self).__name__
+        if name == "timeout":
+            return TypeError(f"{owner} has no option 'timeout': it belongs to Session, blocking or a call")
+        known = [
+            each
+            for kind in type(self).__mro__
+            for each in getattr(vars(kind).get("__init__"), "__kwdefaults__", None) or ()
+        ]
+        return unknown_option(owner, name, known)
+
     def __init__(
         self,
         channel: Channel,
@@ -183,7 +204,10 @@ class Connection(Outbox):
         drain_seconds: float | None = 5.0,
         max_faults: int | None = None,
         decode: Callable[[Any], Any] | None = None,
+        **unknown: Never,
     ) -> None:
+        for name in unknown:
+            raise self._unknown_option(name)
         check_type("channel", channel, Channel)
         if profile is not JSONRPC:
             check_type("profile", profile, Profile)

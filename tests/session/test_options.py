@@ -46,7 +46,7 @@ def test_each_option_has_a_type_a_default_and_a_description() -> None:
 
 
 def test_an_option_that_does_not_exist() -> None:
-    with pytest.raises(TypeError, match=r"^a session has no option 'time_out'$"):
+    with pytest.raises(TypeError, match=r"^a session has no option 'time_out'; did you mean 'timeout'\?$"):
         Session(memory_pair()[0], time_out=1)  # type: ignore[call-arg]
 
 

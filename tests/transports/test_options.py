@@ -24,6 +24,27 @@ def test_options_of_all_transports(option: str, value: Any) -> None:
             make(**{option: value})
 
 
+@rows(
+    ("make", "said"),
+    [
+        (
+            partial(TcpClient, "h", 1, timeout=3),
+            "TcpClient has no option 'timeout': it belongs to Session, blocking or a call",
+        ),
+        (
+            partial(TcpClient, "h", 1, conect_seconds=3),
+            "TcpClient has no option 'conect_seconds'; did you mean 'connect_seconds'?",
+        ),
+        (partial(UnixClient, "/a", framin="newline"), "UnixClient has no option 'framin'; did you mean 'framing'?"),
+        (partial(StdioClient, ["true"], zzz=1), "StdioClient has no option 'zzz'"),
+    ],
+)
+def test_an_option_that_does_not_exist(make: Any, said: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        make()
+    assert str(raised.value) == said
+
+
 @rows("value", [None, 0, -1, 1.5, True, "1"])
 def test_max_connections(value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="max_connections"):

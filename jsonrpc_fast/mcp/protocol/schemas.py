@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...support import pointer_to, reference_target
+from ...support import nearest_of, pointer_to, reference_target
 from ...types import UNSET
 
 if TYPE_CHECKING:
@@ -121,10 +121,8 @@ def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> st
 def _closest(unknown: Iterable[str], known: list[str]) -> str | None:
     """Return the known name that is most like one of these, which are not shown; None if none is."""
     for name in itertools.islice(unknown, _MAX_UNKNOWN):
-        import difflib  # loaded for the first name that is unknown
-
-        if found := difflib.get_close_matches(name[:_MAX_UNKNOWN], known[:_MAX_UNKNOWN], n=1):
-            return found[0]
+        if (nearest := nearest_of(name, known)) is not None:
+            return nearest
     return None
 
 

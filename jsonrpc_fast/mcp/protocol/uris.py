@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import base64
 import functools
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -73,15 +72,6 @@ def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcEr
     shown = uri if len(uri) <= _MAX_SHOWN else f"{uri[:_MAX_SHOWN]}..."
     hint = "" if nearest is None else f". The nearest is {nearest}"
     return RpcError(code, f"Resource not found: {shown}{hint}", {"uri": uri})
-
-
-def nearest_of(name: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the name, or the URI or template, that is most like one that is unknown; None if none is."""
-    # Bounded, because the comparison takes quadratic time.
-    import difflib  # loaded for the first that is unknown
-
-    bounded = [each for each in itertools.islice(known, 100) if len(each) <= _MAX_SHOWN]
-    return next(iter(difflib.get_close_matches(name[:_MAX_SHOWN], bounded, n=1, cutoff=cutoff)), None)
 
 
 def _is_valid(uri: str) -> bool:

@@ -30,7 +30,7 @@ from ...handlers import is_awaitable, timed, to_json, with_middleware
 from ...handlers.params import Misfit
 from ...profile import Profile
 from ...session import SessionContext
-from ...support import check_type, logger_of
+from ...support import check_type, logger_of, nearest_of
 from ...types import MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import (
@@ -44,7 +44,7 @@ from ..protocol.meta import (
     method_not_found,
 )
 from ..protocol.schemas import SchemaFault
-from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, nearest_of, not_found
+from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, not_found
 from ..protocol.versions import Revision
 from .blocks import ToolError, WholeResult
 from .contents import NotSendable, made_contents, made_prompt, sendable, shown_text
@@ -589,7 +589,7 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:
     """Return the error for an unknown tool or prompt, with the nearest of the names that every client sees."""
-    nearest = nearest_of(name, known, 0.6)
+    nearest = nearest_of(name, known)
     return UnknownName(ErrorCode.INVALID_PARAMS, f"Unknown {what}" + ("" if nearest is None else f": try {nearest}"))
 
 
