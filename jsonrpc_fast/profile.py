@@ -227,6 +227,13 @@ def is_plain(profile: Profile) -> bool:
     return profile.writes == "2.0" and profile.floats == "float"
 
 
+def check_profile(profile: object) -> None:
+    """Raise TypeError for an argument that is not a profile, such as the name of one."""
+    # Not `isinstance`, which believes what an object says of its class.
+    if not issubclass(type(profile), Profile):
+        raise TypeError(f"profile must be a Profile, such as jsonrpc_fast.LENIENT, not {type(profile).__name__}")
+
+
 def check_batches(profile: Profile | None) -> None:
     """Raise ValueError for a profile that cannot read the response to a batch of calls."""
     if profile is not None and not profile.batches:

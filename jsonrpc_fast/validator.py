@@ -20,8 +20,8 @@ from .codec import Error, Notification, ParseError, Raw, Request, Response, pars
 from .codec._kinds import kinds_of
 from .codec.rules import Kinds
 from .codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from .profile import JSONRPC, Profile, plain_profile
-from .support import check_type, logger_of
+from .profile import JSONRPC, Profile, check_profile, plain_profile
+from .support import logger_of
 from .types import MessageId, P, T
 
 __all__ = ["Fault", "JsonRpcValidator", "Report"]
@@ -136,7 +136,7 @@ class JsonRpcValidator:
     __slots__ = ("_profile",)
 
     def __init__(self, profile: Profile = JSONRPC) -> None:
-        check_type("profile", profile, Profile)
+        check_profile(profile)
         # Section 4 calls the method a name. Decoding accepts "" where the profile does, since real peers send it.
         self._profile = plain_profile(profile).replace(empty_methods=False)
 

@@ -20,7 +20,7 @@
 #   - In a profile: `Rules.__init__`; in callbacks: the decoder of `Raw.decode`,
 #     and all that `serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
 #   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
-#     `plain_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
+#     `plain_profile`, `check_profile`, `numbers_of`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
 #     `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
 #     `dumps`, `dumps_wide`, `is_too_wide`, `refusal`, `cause_of`; `check_extra`, `extra_of`; `default_of`;
 #     `check_faults`, `dicts_of`, `write_parts`; `code_and_message`; `find`; `shorten`; `missing_arguments`, `not_a_message`, `not_a_dict`, `with_hint`; `header_reader` with the methods of its
@@ -137,7 +137,7 @@ from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import FRAMINGS, Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, PRESETS, Profile, WrittenForm, plain_profile
+from ..profile import JSONRPC, PRESETS, WrittenForm, check_profile, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..support import HANDLER_FAILURES, shorten

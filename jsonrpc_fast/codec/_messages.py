@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, 
 from .. import errors
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, not_a_message, remake_parse_error
-from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
+from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, check_profile, is_plain, plain_profile
 from ..support import shorten
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, T, plain_int
 from ._json import Default, check_option, dumps, loads, on_one_line
@@ -803,8 +803,7 @@ def rules_of(profile: Profile) -> Rules:
     # By identity, because hashing the fields of a profile would take longer than decoding a message.
     found = known_rules.get(id(profile))
     if found is None:
-        if not issubclass(type(profile), Profile):
-            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        check_profile(profile)
         found = Rules(profile)
         # Bounded, because a program may make a profile for each connection.
         if len(known_rules) >= MAX_PROFILES:

@@ -22,7 +22,7 @@ from ..errors import ParseError, with_hint
 from ..framing.detector import Frames, FramingDetector, frames_of
 from ..framing.frames import FRAMINGS, Frame, Framing, StreamFraming, unknown_framing
 from ..framing.hints import hint_of_line
-from ..profile import JSONRPC, Limits, Profile
+from ..profile import JSONRPC, Limits, Profile, check_profile
 from ..support import check_count
 
 M = TypeVar("M")
@@ -84,8 +84,7 @@ class StreamDecoder(Generic[M]):
     ) -> None:
         if framing not in FRAMINGS:
             raise unknown_framing(FRAMINGS)
-        if not issubclass(type(profile), Profile):
-            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        check_profile(profile)
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
         self._resync = resync

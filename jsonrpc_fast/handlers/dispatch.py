@@ -26,8 +26,8 @@ from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import EncodeError, RpcError, internal_error
-from ..profile import JSONRPC, Profile, is_plain
-from ..support import HANDLER_FAILURES, check_callable, check_seconds, check_type
+from ..profile import JSONRPC, Profile, check_profile, is_plain
+from ..support import HANDLER_FAILURES, check_callable, check_seconds
 from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
@@ -109,7 +109,7 @@ class Dispatch:
         default: Default = None,
     ) -> None:
         check_callable("default", default)
-        check_type("profile", profile, Profile)
+        check_profile(profile)
         self._find = find
         self._reading = reading
         self._profile = profile

@@ -21,7 +21,7 @@ from ..codec.encoders import Encoders
 from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
-from ..profile import CLIENT, Profile, check_batches, is_at_least_as_strict
+from ..profile import CLIENT, Profile, check_batches, check_profile, is_at_least_as_strict
 from ..support import check_callable, check_seconds, check_type
 from ..types import UNSET, Unset
 
@@ -69,7 +69,7 @@ class ExchangeClient:
         extra: Mapping[str, Any] | None,
     ) -> None:
         check_callable("default", default)
-        check_type("profile", profile, Profile)
+        check_profile(profile)
         check_type("extra", extra, Mapping, may_be_none=True)
         Notification("", extra=dict(extra or {}))  # refuses a name that JSON-RPC defines
         self._extra = extra

@@ -47,7 +47,7 @@ from ..codec import Decoder, ParseError, decode
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import ConnectionLost, StateError, lost, run_callback
 from ..framing.frames import Framing
-from ..profile import JSONRPC, Limits, Profile
+from ..profile import JSONRPC, Limits, Profile, check_profile
 from ..support import (
     Seldom,
     TaskPart,
@@ -210,7 +210,7 @@ class Connection(Outbox):
             raise self._unknown_option(name)
         check_type("channel", channel, Channel)
         if profile is not JSONRPC:
-            check_type("profile", profile, Profile)
+            check_profile(profile)
         if limits is not None:
             check_type("limits", limits, Limits)
             profile = profile.replace(limits=limits)

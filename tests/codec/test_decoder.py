@@ -183,7 +183,10 @@ class TestArguments:
             with pytest.raises(ValueError, match=r"^framing must be "):
                 impl.Decoder(framing)
         for profile in (None, "jsonrpc", Limits()):
-            with pytest.raises(TypeError, match=f"^profile must be a Profile, not {type(profile).__name__}$"):
+            with pytest.raises(
+                TypeError,
+                match=f"^profile must be a Profile, such as jsonrpc_fast.LENIENT, not {type(profile).__name__}$",
+            ):
                 impl.Decoder(profile=profile)
         with pytest.raises(TypeError, match=r"^limits must be of type Limits, not int$"):
             impl.Decoder(limits=5)

@@ -567,8 +567,8 @@ def test_calls_that_are_refused(impl: ModuleType) -> None:
         ((text, JSONRPC), {"profile": JSONRPC}, "multiple values"),
         ((text,), {"data": text}, "multiple values"),
         ((text,), {"Raw": True}, "unexpected keyword argument 'Raw'"),
-        ((text, 1), {}, "^profile must be a Profile, not int$"),
-        ((text,), {"profile": None}, "^profile must be a Profile, not NoneType$"),
+        ((text, 1), {}, "^profile must be a Profile, such as jsonrpc_fast.LENIENT, not int$"),
+        ((text,), {"profile": None}, "^profile must be a Profile, such as jsonrpc_fast.LENIENT, not NoneType$"),
         ((1,), {}, "^data must be bytes, bytearray, memoryview or str, not int$"),
     ):
         with pytest.raises(TypeError, match=expected):

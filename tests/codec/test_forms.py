@@ -76,7 +76,7 @@ def test_what_is_no_message(impl: ModuleType) -> None:
             impl.encode([None], profile)
         with pytest.raises(ValueError, match=r"^a request without jsonrpc must not have the id null"):
             impl.encode(impl.Request(None, "m"), profile)
-    with pytest.raises(TypeError, match=r"^profile must be a Profile, not str$"):
+    with pytest.raises(TypeError, match=r"^profile must be a Profile, such as jsonrpc_fast.LENIENT, not str$"):
         impl.encode(impl.Request(1, "m"), "1.0")
 
 

@@ -645,7 +645,7 @@ def test_a_profile_that_claims_its_class(impl: ModuleType, framing: str) -> None
         lambda: impl.parse({}, Claiming(JSONRPC.__class__)),
         lambda: impl.Request.from_dict({}, Claiming(JSONRPC.__class__)),
     ):
-        with pytest.raises(TypeError, match=r"^profile must be a Profile, not Claiming$"):
+        with pytest.raises(TypeError, match=r"^profile must be a Profile, such as jsonrpc_fast.LENIENT, not Claiming$"):
             call()
 
 
@@ -664,7 +664,10 @@ def test_the_class_that_an_object_claims_does_not_count(impl: ModuleType) -> Non
             (impl.Raw, f"data must be bytes, bytearray, memoryview or str, not {name}"),
             (impl.decode, f"data must be bytes, bytearray, memoryview or str, not {name}"),
             (impl.classify, f"data must be bytes, bytearray, memoryview or str, not {name}"),
-            (lambda value: impl.decode(b"{}", value), f"profile must be a Profile, not {name}"),
+            (
+                lambda value: impl.decode(b"{}", value),
+                f"profile must be a Profile, such as jsonrpc_fast.LENIENT, not {name}",
+            ),
             (impl.encode, f"message must be a Request, a Notification or a Response, not {name}"),
             (lambda value: impl.encode_result(value, 1), f"id must be an int, a str, a float or None, not {name}"),
             (lambda value: impl.encode_result(1, value), f"Type is not JSON serializable: {name}"),

@@ -276,7 +276,9 @@ def test_a_profile_of_another_type(impl: ModuleType, profile: Any) -> None:
         lambda: impl.parse({}, profile),
         lambda: impl.parse([{}], profile),
     ):
-        with pytest.raises(TypeError, match=f"^profile must be a Profile, not {type(profile).__name__}$"):
+        with pytest.raises(
+            TypeError, match=f"^profile must be a Profile, such as jsonrpc_fast.LENIENT, not {type(profile).__name__}$"
+        ):
             call()
 
 

@@ -212,8 +212,7 @@ cdef Rules find_rules(profile, RulePlace* place):
     if known != NULL:
         found = owned(known)
     else:
-        if not issubclass(type(profile), Profile):
-            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        check_profile(profile)
         found = Rules(profile)
         if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
