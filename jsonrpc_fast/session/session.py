@@ -128,9 +128,14 @@ class Session(Calling):
 
     def _begin_accepted(self, connection: Connection) -> None:
         """Do what `start` does, at once, with a connection that a server has accepted: the transport."""
-        with on_failure(partial(self._give_back, self._begin())):
+        before = self._begin()
+        try:  # a context manager costs each connection seven calls
             connection.begin()
-        self._start_heartbeat()
+        except BaseException:
+            self._give_back(before)
+            raise
+        if self._heartbeat is not None:
+            self._start_heartbeat()
 
     def _begin(self) -> tuple[Any, ...]:
         """Set the callbacks of the transport, and return what they were before."""
@@ -139,7 +144,7 @@ class Session(Calling):
         # Before the first `await`: the transport may deliver messages, or be lost, while it starts.
         self._state = _RUNNING
         self._driver.open(asyncio.get_running_loop())
-        transport, engine = self._transport, self._engine
+        transport, engine = self._driver.transport, self._engine
         before: tuple[Any, ...] = _BOUND_OF(transport)
         transport.onmessage = self._receiver()
         transport.onlate = engine.be_late
@@ -401,13 +406,14 @@ class Session(Calling):
 
     def _on_end(self) -> None:
         """The peer half-closed: no more responses, but it may still expect ours."""
-        engine, transport = self._engine, self._transport
+        engine, transport = self._engine, self._driver.transport
         if self._closer is None and isinstance(transport, Connection) and engine.is_idle and engine.has_served:
             # Only the writing is left, and that needs no task.
             self._state = _State.CLOSING
             engine.begin_draining()
             engine.lose_calls()
-            self._stop_heartbeat()
+            if self._heartbeat is not None:
+                self._stop_heartbeat()
             transport.begin_closing()
             return
         self._engine.lose_calls()
