@@ -24,8 +24,12 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from concurrent.futures import Executor
+from typing import Any, Final, TypeVar, TypeVarTuple
 from unittest import SkipTest
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 START: Final = 1000.0
 """The time of a new loop. It is not zero, because code could mistake zero for None."""
@@ -115,7 +119,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         future = super().run_in_executor(executor, func, *args)
         self._clock.threads += 1
         future.add_done_callback(self._thread_ended)
