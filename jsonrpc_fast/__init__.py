@@ -35,7 +35,7 @@ from .codec import (
     encode_result,
     parse,
 )
-from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
+from .codes import ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode
 from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
 from .framing.frames import Framing
 from .profile import (
@@ -76,7 +76,6 @@ __all__ = [
     "Decoder",
     "EncodeError",
     "Error",
-    "ErrorBand",
     "ErrorCode",
     "Framing",
     "HandshakeError",
@@ -108,6 +107,5 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
-    "error_band",
     "parse",
 ]

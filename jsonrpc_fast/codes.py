@@ -50,30 +50,6 @@ class SessionErrorCode(enum.IntEnum):
     SERVER_BUSY = -32009  # not handled, may be sent again: too many messages wait, or the session is closing
 
 
-class ErrorBand(enum.Enum):
-    """Who allocates an error code."""
-
-    JSONRPC = "jsonrpc"
-    IMPLEMENTATION = "implementation"
-    LSP = "lsp"
-    RESERVED = "reserved"
-    APPLICATION = "application"
-
-
-def error_band(code: int) -> ErrorBand:
-    """Return who allocates an error code (specification, section 5.1; LSP 3.17 for its own range)."""
-    if code == -32700 or -32603 <= code <= -32600:
-        return ErrorBand.JSONRPC
-    if -32099 <= code <= -32000:
-        return ErrorBand.IMPLEMENTATION
-    # Outside the range that JSON-RPC reserves, -32768 to -32000. LSP claims it (`lspReservedErrorRangeStart`).
-    if -32899 <= code <= -32800:
-        return ErrorBand.LSP
-    if -32768 <= code <= -32000:
-        return ErrorBand.RESERVED
-    return ErrorBand.APPLICATION
-
-
 def is_error_code(value: object) -> TypeGuard[int]:
     """Return whether `value` is a valid error code: a 64-bit integer, because wider integers decode to floats."""
     # True is an int in Python; 2**64 - 1 is the largest integer that orjson writes and reads.

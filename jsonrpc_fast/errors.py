@@ -175,7 +175,7 @@ class RpcError(Exception):
     """An error response. A call raises the peer's; a handler raises one to send it.
 
     Args:
-        code: A 64-bit int; `error_band` returns who allocates it.
+        code: A 64-bit int.
         message: One sentence; None: the specification's, for a code of the specification (section 5.1).
         data: Any JSON value; UNSET if absent.
 

@@ -1,19 +1,15 @@
-"""The numbers of the codes, and their bands."""
+"""The numbers of the codes, and their texts."""
 
 from __future__ import annotations
 
 from jsonrpc_fast.codes import (
     RPC_MESSAGES,
-    ErrorBand,
     ErrorCode,
     LspErrorCode,
     McpErrorCode,
     ParseErrorCode,
     SessionErrorCode,
-    error_band,
 )
-
-from .support.tables import rows
 
 
 def test_numbers() -> None:
@@ -40,7 +36,6 @@ def test_numbers() -> None:
         "REQUEST_FAILED": -32803,
     }
     assert {code.name: int(code) for code in SessionErrorCode} == {"DEADLINE_EXCEEDED": -32008, "SERVER_BUSY": -32009}
-    assert all(error_band(code) is ErrorBand.IMPLEMENTATION for code in SessionErrorCode)
 
 
 def test_messages_of_the_specification() -> None:
@@ -88,49 +83,3 @@ TEXTS = {
 
 def test_texts_of_faults() -> None:
     assert {code.name: code.value for code in ParseErrorCode} == TEXTS
-
-
-BANDS = [
-    (-32700, "JSONRPC"),
-    (-32600, "JSONRPC"),
-    (-32601, "JSONRPC"),
-    (-32602, "JSONRPC"),
-    (-32603, "JSONRPC"),
-    (-32599, "RESERVED"),
-    (-32604, "RESERVED"),
-    (-32699, "RESERVED"),
-    (-32701, "RESERVED"),
-    (-32768, "RESERVED"),
-    (-32100, "RESERVED"),
-    (-32099, "IMPLEMENTATION"),
-    (-32042, "IMPLEMENTATION"),
-    (-32000, "IMPLEMENTATION"),
-    (-31999, "APPLICATION"),
-    (-32769, "APPLICATION"),
-    (-32799, "APPLICATION"),
-    (-32800, "LSP"),
-    (-32899, "LSP"),
-    (-32900, "APPLICATION"),
-    (0, "APPLICATION"),
-    (1, "APPLICATION"),
-    (-1, "APPLICATION"),
-    (10**30, "APPLICATION"),
-]
-
-
-@rows(("code", "band"), BANDS)
-def test_band(code: int, band: str) -> None:
-    assert error_band(code) is ErrorBand[band]
-
-
-def test_bands_of_the_protocols() -> None:
-    assert {error_band(code) for code in ErrorCode} == {ErrorBand.JSONRPC}
-    assert {error_band(code) for code in McpErrorCode} == {ErrorBand.IMPLEMENTATION}
-    assert {error_band(code) for code in LspErrorCode} == {ErrorBand.IMPLEMENTATION, ErrorBand.LSP}
-
-
-def test_codes_of_error_responses() -> None:
-    texts = {code.name for code in ParseErrorCode if code.rpc_code is ErrorCode.PARSE_ERROR}
-    assert texts == {"MALFORMED_JSON", "INVALID_UTF8", "TRUNCATED", "INVALID_FRAMING"}
-    others = {code.rpc_code for code in ParseErrorCode if code.name not in texts}
-    assert others == {ErrorCode.INVALID_REQUEST}

@@ -41,14 +41,14 @@ class ItemBlock(NamedTuple):
         return cls(items, _count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
 
 
-class LocatingDecoder(StreamDecoder[Message]):
+class LocatingDecoder(StreamDecoder[Any]):
     """A stream decoder, for either backend, that yields each item after its frame."""
 
     # The frames have read the stream up to `_offset`, and the backend's decoder `_unread`, too.
     __slots__ = ("_decoder", "_offset", "_places", "_unread")
     _fault_class = ParseError
 
-    def __init__(self, framing: Framing, profile: Profile, *, raw: bool) -> None:
+    def __init__(self, framing: Framing, profile: Profile, raw: bool) -> None:
         super().__init__(framing, profile, None, raw)
         self._decoder = Decoder(framing, profile, raw=raw)
         self._places = places(self._decoder) if self._detector is None else None

@@ -73,7 +73,7 @@ class ConcatenatedFrames:
     )
     ended: Final = False  # no fault ends the stream
 
-    def __init__(self, limit: int, *, has_marks: bool) -> None:
+    def __init__(self, limit: int, has_marks: bool) -> None:
         self._limit = limit
         self._has_marks = has_marks
         self._at_start = True  # a byte order mark may follow, and the buffer may hold a part of it

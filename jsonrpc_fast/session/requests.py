@@ -79,7 +79,7 @@ class InboundBatch:
 
     __slots__ = ("_waiting", "index", "is_refused", "items")
 
-    def __init__(self, items: list[Any], *, is_refused: bool) -> None:
+    def __init__(self, items: list[Any], is_refused: bool) -> None:
         self.items: list[Any] = [*items, b""]
         self.index: int = -1
         self.is_refused: bool = is_refused

@@ -39,7 +39,6 @@ NAMES = [
     "Decoder",
     "EncodeError",
     "Error",
-    "ErrorBand",
     "ErrorCode",
     "Framing",
     "HandshakeError",
@@ -71,7 +70,6 @@ NAMES = [
     "encode_notification",
     "encode_request",
     "encode_result",
-    "error_band",
     "parse",
 ]
 REPORT = """

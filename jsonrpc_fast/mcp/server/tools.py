@@ -178,9 +178,7 @@ class CheckedTool:
 
     __slots__ = ("_input", "_is_strict", "_is_structured", "_is_text", "_output", "tool")
 
-    def __init__(
-        self, tool: Tool, output: OutputType | None = None, is_structured: bool = True, is_strict: bool = False
-    ) -> None:
+    def __init__(self, tool: Tool, output: OutputType | None, is_structured: bool, is_strict: bool) -> None:
         self._is_strict = is_strict
         self.tool: Tool = tool
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool.name):

@@ -13,7 +13,7 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import RELEASED_VERSIONS, REVISIONS
 from jsonrpc_fast.mcp.server.blocks import ToolResult
-from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, output_type, tool_definition
+from jsonrpc_fast.mcp.server.tools import CheckedTool, OutputType, error_result, output_type, tool_definition
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows
@@ -38,6 +38,12 @@ def tool(name: str, **members: Any) -> Tool:
     return Tool(name=name, **{"input_schema": {"type": "object"}, **members})
 
 
+def checked_tool(
+    tool: Tool, output: OutputType | None = None, is_structured: bool = True, is_strict: bool = False
+) -> CheckedTool:
+    return CheckedTool(tool, output, is_structured, is_strict)
+
+
 @rows("version", RELEASED_VERSIONS)
 def test_definition(corpora: Path, version: str) -> None:
     definition = tool_definition(ADD, REVISIONS[version])
@@ -57,14 +63,14 @@ def test_official_tools_round_trip(corpora: Path) -> None:
 
 
 def test_defaults() -> None:
-    now = CheckedTool(tool("now"))
+    now = checked_tool(tool("now"))
     assert tool_definition(now.tool, OLD) == {"name": "now", "inputSchema": {"type": "object"}}
     for arguments in ({}, {"anything": 1}):
         assert now.read_arguments(arguments) == (arguments, [])
 
 
 def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
-    names = CheckedTool(tool("names", output_schema={"type": "array", "items": {"type": "string"}}))
+    names = checked_tool(tool("names", output_schema={"type": "array", "items": {"type": "string"}}))
     assert "outputSchema" not in tool_definition(names.tool, REVISION_11)
     assert "outputSchema" in tool_definition(names.tool, LATEST)
     assert names.result(["a"], REVISION_11) == {"content": [{"type": "text", "text": '["a"]'}]}
@@ -82,11 +88,11 @@ def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
 )
 def test_an_invalid_tool(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        CheckedTool(tool("x", **changes))
+        checked_tool(tool("x", **changes))
 
 
 def test_faults_of_arguments(corpora: Path) -> None:
-    add = CheckedTool(ADD)
+    add = checked_tool(ADD)
     assert add.read_arguments({"a": 1, "b": 2}) == ({"a": 1, "b": 2}, [])
     result = add.refusal(add.read_arguments({"a": "SECRET"})[1])
     assert result == {
@@ -115,7 +121,7 @@ def test_faults_of_arguments(corpora: Path) -> None:
     ],
 )
 def test_each_fault_is_listed_once_beside_an_unknown_argument(arguments: dict[str, Any], said: list[str]) -> None:
-    checked = CheckedTool(tool("x", input_schema=LAX))
+    checked = checked_tool(tool("x", input_schema=LAX))
     lines = checked.refusal(checked.read_arguments(arguments)[1])["content"][0]["text"].splitlines()[1:]
     assert [line.partition('"int"')[0] for line in lines] == said
 
@@ -165,9 +171,9 @@ LAX = {
 )
 def test_a_string_stands_for_the_value_whose_json_text_it_is(given: dict[str, Any], read: dict[str, Any]) -> None:
     sent = copy.deepcopy(given)
-    assert CheckedTool(tool("x", input_schema=LAX)).read_arguments(given) == (read, [])
+    assert checked_tool(tool("x", input_schema=LAX)).read_arguments(given) == (read, [])
     assert given == sent
-    strict = CheckedTool(tool("x", input_schema=LAX), is_strict=True)
+    strict = checked_tool(tool("x", input_schema=LAX), is_strict=True)
     arguments, faults = strict.read_arguments(given)
     assert arguments is given
     assert faults
@@ -191,7 +197,7 @@ def test_a_string_stands_for_the_value_whose_json_text_it_is(given: dict[str, An
     ],
 )
 def test_a_string_that_stands_for_nothing_is_a_fault_of_what_was_sent(given: dict[str, Any], text: str) -> None:
-    checked = CheckedTool(tool("x", input_schema=LAX))
+    checked = checked_tool(tool("x", input_schema=LAX))
     arguments, faults = checked.read_arguments(given)
     assert arguments is given
     [content] = checked.refusal(faults)["content"]
@@ -200,14 +206,14 @@ def test_a_string_that_stands_for_nothing_is_a_fault_of_what_was_sent(given: dic
 
 def test_a_string_that_stands_for_a_value_is_bounded_by_the_patterns_of_the_schema() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"pattern": "^(a+)+$"}}}}
-    checked = CheckedTool(tool("x", input_schema=schema))
+    checked = checked_tool(tool("x", input_schema=schema))
     given = {"a": json.dumps(["a" * 100_000 + "!"])}
     assert checked.read_arguments(given)[1] != []
 
 
 @rows("version", RELEASED_VERSIONS)
 def test_results(corpora: Path, version: str) -> None:
-    revision, checked = REVISIONS[version], CheckedTool(tool("x"))
+    revision, checked = REVISIONS[version], checked_tool(tool("x"))
 
     def text(value: str) -> list[dict[str, str]]:
         return [{"type": "text", "text": value}]
@@ -233,7 +239,7 @@ def test_results(corpora: Path, version: str) -> None:
 
 
 def test_output_schema() -> None:
-    add = CheckedTool(ADD)
+    add = checked_tool(ADD)
     assert add.result({"sum": 3}, LATEST) == {
         "content": [{"type": "text", "text": '{"sum":3}'}],
         "structuredContent": {"sum": 3},
@@ -244,13 +250,13 @@ def test_output_schema() -> None:
         )
     assert add.result(ToolResult([], is_error=True), LATEST) == {"content": [], "isError": True}
     assert "structuredContent" not in add.result({"sum": 3}, OLD)
-    texts = CheckedTool(tool("x", output_schema={"type": "string"}))
+    texts = checked_tool(tool("x", output_schema={"type": "string"}))
     assert texts.result("a", LATEST) == {"content": [{"type": "text", "text": "a"}], "structuredContent": "a"}
 
 
 def test_a_result_without_a_json_form() -> None:
     with pytest.raises(EncodeError):
-        CheckedTool(tool("x")).result({"a": object()}, LATEST)
+        checked_tool(tool("x")).result({"a": object()}, LATEST)
 
 
 @rows("version", RELEASED_VERSIONS)
@@ -260,19 +266,19 @@ def test_a_text_is_a_block_and_structured_content_where_the_revision_has_it(vers
     structured = {**block, "structuredContent": {"result": "é\n"}}
     expected = block if version in ("2024-11-05", "2025-03-26") else structured
     checked = tool("greet")
-    assert CheckedTool(checked, words).result("é\n", REVISIONS[version]) == expected
-    assert CheckedTool(checked, words, False).result("é\n", REVISIONS[version]) == block
-    assert CheckedTool(checked).result("é\n", REVISIONS[version]) == block
-    numbers = CheckedTool(checked, output_type(int)).result("é\n", REVISIONS[version])
+    assert checked_tool(checked, words).result("é\n", REVISIONS[version]) == expected
+    assert checked_tool(checked, words, False).result("é\n", REVISIONS[version]) == block
+    assert checked_tool(checked).result("é\n", REVISIONS[version]) == block
+    numbers = checked_tool(checked, output_type(int)).result("é\n", REVISIONS[version])
     assert numbers["isError"] is True
 
 
 def test_a_refusal_says_how_many_faults_it_does_not_list() -> None:
     names = [f"k{number}" for number in range(30)]
-    tool = CheckedTool(Tool(name="take", input_schema={"type": "object", "required": names}))
+    tool = checked_tool(Tool(name="take", input_schema={"type": "object", "required": names}))
     *lines, last = tool.refusal(tool.read_arguments({})[1])["content"][0]["text"].splitlines()
     assert (len(lines), last) == (21, "/: has 10 more faults")
     typed = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-    tool = CheckedTool(Tool(name="take", input_schema=typed))
+    tool = checked_tool(Tool(name="take", input_schema=typed))
     *lines, last = tool.refusal(tool.read_arguments(dict.fromkeys(names, "x"))[1])["content"][0]["text"].splitlines()
     assert (len(lines), last) == (21, "/: has 10 more faults")
