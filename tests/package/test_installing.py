@@ -118,7 +118,7 @@ def test_a_clone_without_a_core_hides_the_installed_package(clone: Path) -> None
     assert backend == "python"
     assert fault is not None
     assert fault.startswith("this is the source folder, in which no core is built, and it hides an installed package: ")
-    assert f"\ncore_fault  {fault}\n" in python(clone, "-m", "jsonrpc_fast", "info")
+    assert f"\ncore_fault    {fault}\n" in python(clone, "-m", "jsonrpc_fast", "info")
 
 
 def test_a_build_without_the_core_removes_an_older_one(clone: Path) -> None:
