@@ -1,7 +1,7 @@
 """A program that serves an endpoint with uvicorn.
 
-SIGINT, SIGTERM and SIGHUP end it, unless SIGHUP is ignored (nohup). A second SIGINT ends it and its
-programs at once, without a traceback.
+SIGINT, SIGTERM and SIGHUP end it, unless SIGHUP is ignored (nohup). A second signal ends it and its programs at once,
+without a traceback, also while a function blocks the loop.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
     received: list[int] = []
 
     def received_one(number: int, frame: Any) -> None:
-        # uvicorn raises a handled signal again.
-        if not received:
-            received.append(number)
-            handle(number, frame)
+        received.append(number)
+        handle(number, frame)
 
     signal.signal(number, received_one)
     try:
@@ -110,8 +108,9 @@ def run_http(
             await closing
 
         def handle_exit(self, sig: int, frame: Any) -> None:
-            if self.should_exit and sig == signal.SIGINT:
-                # Otherwise the loop would end while the application's tasks run, with a traceback for each task.
+            # After SIGINT, the loop would end while the application's tasks run, with a traceback for each task; uvicorn
+            # ignores the others, and raises those that it has handled again at its end.
+            if self.should_exit:
                 signal_children("SIGKILL")
                 signal.signal(sig, signal.SIG_DFL)
                 signal.raise_signal(sig)

@@ -5,8 +5,9 @@ How the process ends, with its exit code:
   - stdout cannot be written, or stdin cannot be read, for example because the process was started with a closed one, or
     one that is open in the wrong direction: 1, and a line on stderr.
   - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, all accepted messages
-    are written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A
-    SIGHUP that is ignored (nohup) stays ignored.
+    are written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait: half a
+    second later the process ends, even if a function blocks the loop or runs in a thread, and at a third signal at
+    once. A SIGHUP that is ignored (nohup) stays ignored.
   - With `end_seconds`, a process that still runs so long after the client has closed stdin, or is gone: 1, and a line
     on stderr. This holds even while a function blocks the loop (POSIX).
   - Child processes of clients in this process do not outlive it after a signal: those that still run after
@@ -26,6 +27,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Unpack
 
@@ -133,7 +135,8 @@ class Signals:
     def __init__(
         self, stop: Callable[[], object], end: Callable[[], Coroutine[Any, Any, None]], grace_seconds: float | None
     ) -> None:
-        self.received: list[signal.Signals] = []
+        self.received: list[int] = []
+        self._is_stopping = False
         self._stop = stop
         self._end = end
         self._grace_seconds = grace_seconds
@@ -143,10 +146,10 @@ class Signals:
         """Handle signals from now on, in the running loop."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._handle, number)
+            self._install(signal.SIGINT, loop)
+            self._install(signal.SIGTERM, loop)
             if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-                loop.add_signal_handler(signal.SIGHUP, self._handle, signal.SIGHUP)
+                self._install(signal.SIGHUP, loop)
 
     async def finish(self) -> None:
         """Wait for the work that the signals began; everything is closed. Then a signal ends the process at once."""
@@ -168,13 +171,35 @@ class Signals:
             signal.signal(self.received[0], signal.SIG_DFL)
             os.kill(os.getpid(), self.received[0])
 
-    def _handle(self, number: signal.Signals) -> None:
-        loop = asyncio.get_running_loop()
+    def _install(self, number: signal.Signals, loop: asyncio.AbstractEventLoop) -> None:
+        loop.add_signal_handler(number, self._handle)
+        # The loop hears of signals through a descriptor: the handler that it leaves to Python does nothing.
+        signal.signal(number, self._arrive)
+        signal.siginterrupt(number, False)  # as the loop sets it, for calls in C
+
+    def _arrive(self, number: int, frame: object) -> None:
+        """Note a signal, even while a function blocks the loop."""
         self.received.append(number)
-        if len(self.received) > 1:
+        if len(self.received) == 2:
+            for each in self.received:
+                signal.signal(each, signal.SIG_DFL)
+            # A thread, because a function may block the loop, and asyncio waits for functions in threads.
+            threading.Thread(target=self._end_soon, name="jsonrpc_fast second signal", daemon=True).start()
+
+    def _end_soon(self) -> None:
+        time.sleep(SERVE_SECONDS)
+        with contextlib.suppress(OSError):  # the reader of stderr may be gone
+            os.write(2, b"a second signal has come, and something still runs: the process ends\n")
+        signal_children("SIGKILL")
+        os.kill(os.getpid(), self.received[0])
+
+    def _handle(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_stopping:
             signal_children("SIGKILL")
             self._ending.append(loop.create_task(self._end()))
             return
+        self._is_stopping = True
         if self._grace_seconds is not None:
             loop.call_later(self._grace_seconds, signal_children, "SIGKILL")
         self._stop()

@@ -28,11 +28,16 @@ SECONDS = 60
 PROGRAM = (
     MARK
     + """
-import asyncio, sys
+import asyncio, sys, time
 from jsonrpc_fast.mcp.http import McpEndpoint, run_http
 from jsonrpc_fast.mcp.server import Context, Server
 
 server = Server("slow", "1")
+
+@server.tool
+def block() -> None:
+    print("begun", file=sys.stderr, flush=True)
+    time.sleep(60)
 
 @server.tool
 async def wait(context: Context) -> str:
@@ -116,6 +121,24 @@ def test_a_signal_lets_calls_finish_and_ends_streams(
             assert b"".join(chunks).endswith(b'"structuredContent":{"result":"waited"}}}\n\n')
             assert b"data: {" not in listening.read()
     assert program.wait(SECONDS) == status
+
+
+@posix
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_second_signal_ends_a_process_whose_function_blocks(
+    program: subprocess.Popen[bytes], port: int, name: str
+) -> None:
+    assert program.stderr is not None
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=ACCEPT, timeout=SECONDS) as client:
+        begin(client)
+        text = client.build_request("POST", "/mcp", json=call(1, "block"))
+        head = "".join(f"{key}: {value}\r\n" for key, value in text.headers.items())
+        with socket.create_connection(("127.0.0.1", port), SECONDS) as caller:
+            caller.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + text.content)
+            assert program.stderr.readline() == b"begun\n"
+            program.send_signal(signal.SIGTERM if name == "SIGINT" else signal.SIGINT)
+            program.send_signal(getattr(signal, name))
+            assert program.wait(SECONDS) in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 
 @pytest.mark.ci

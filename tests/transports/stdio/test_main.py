@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -259,6 +260,54 @@ def test_a_second_signal_does_not_wait_for_handlers() -> None:
     command = script(SESSION, "GRACE = None", RUN_SESSION)
     stdout, _, code = end_by_signals(command, asked(60), signal.SIGTERM, signal.SIGINT)
     assert (stdout, code) == (b"", -signal.SIGTERM)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("where", ["loop", "thread"])
+@pytest.mark.parametrize("server", ["stdio", "tcp"])
+def test_a_second_signal_ends_a_process_whose_function_blocks(server: str, where: str) -> None:
+    runs = {
+        "stdio": "run_stdio(serving(handlers))",
+        "tcp": "TcpServer(serving(handlers), sock=listener).run(grace_seconds=60)",
+    }
+    program = f"""
+        import socket, sys, time
+        from jsonrpc_fast.handlers import Handlers
+        from jsonrpc_fast.session import serving
+        from jsonrpc_fast.transports import TcpServer, run_stdio
+
+        def block(seconds):
+            print("begun", file=sys.stderr, flush=True)
+            time.sleep(seconds)
+
+        handlers = Handlers()
+        handlers.register("work", block, thread={where == "thread"})
+        listener = socket.socket(fileno=int(sys.argv[1])) if len(sys.argv) > 1 else None
+        sys.exit({runs[server]})
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        descriptors = [listener.fileno()] if server == "tcp" else []
+        process = subprocess.Popen(
+            [*script(program), *map(str, descriptors)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=descriptors,
+        )
+        with process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(asked(60))
+            process.stdin.flush()
+            client.sendall(asked(60))
+            lines = iter(process.stderr.readline, b"begun\n")
+            assert all(line.startswith(b"listening on ") for line in lines)
+            # Two of one number could arrive as one.
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) in (-signal.SIGTERM, -signal.SIGINT)
+            said = b"a second signal has come, and something still runs: the process ends\n"
+            assert process.stderr.read() == said
 
 
 @pytest.mark.slow
