@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import enum
 from types import CoroutineType
-from typing import Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # before Python 3.13
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,8 +88,9 @@ def is_awaitable(result: object) -> bool:
     return kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"))
 
 
-def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Like `isinstance`, but check only the type: the `__class__` of a value may name another class, or raise."""
+def has_type(value: object, kind: type[T]) -> TypeIs[T]:
+    """Like `isinstance`, but check only the type, as the core does: the `__class__` of a value may name another class,
+    or raise."""
     return issubclass(type(value), kind)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..codes import is_error_code
 from ..profile import Limits
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, has_type
 from ._json import has_surrogates, is_integer_longer, is_longer
 from .rules import bits
-
-if not TYPE_CHECKING:
-    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
 _ABSENT: Final = object()
 _VERSION, _OTHER_VERSION = bits("jsonrpc", "2.0"), bits("jsonrpc", "other")
@@ -32,14 +29,14 @@ _NO_OBJECT: Final = bits("is_no_object")
 def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
     """Return the kinds of a message that has already been decoded from JSON. `raw_type`: the backend's `Raw`."""
     # Most values have the exact type, and `isinstance` is replaced by a slower Python function here.
-    if type(obj) is not dict and not isinstance(obj, dict):
+    if type(obj) is not dict and not has_type(obj, dict):
         return _NO_OBJECT
     number = 0
     known = 0
     version = obj.get("jsonrpc", _ABSENT)
     if version is not _ABSENT:
         known += 1
-        is_text = type(version) is str or isinstance(version, str)
+        is_text = type(version) is str or has_type(version, str)
         number += _VERSION if is_text and version == "2.0" else _OTHER_VERSION
     id = obj.get("id", _ABSENT)
     if id is not _ABSENT:
@@ -48,7 +45,7 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
     method = obj.get("method", _ABSENT)
     if method is not _ABSENT:
         known += 1
-        if type(method) is not str and not isinstance(method, str):
+        if type(method) is not str and not has_type(method, str):
             number += _OTHER_METHOD
         elif is_longer(method, limits.method_bytes):
             number += _LONG_METHOD
@@ -83,12 +80,12 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
 
 def error_kinds(error: object, raw_type: type[Any]) -> int:
     """Return the kinds of an error object and of its members."""
-    if not isinstance(error, dict):
+    if not has_type(error, dict):
         return _NULL_ERROR if _is_null(error, raw_type) else _OTHER_ERROR
     number = _OBJECT_ERROR
     if is_error_code(error.get("code")):
         number += _HAS_CODE
-    if isinstance(error.get("message"), str):
+    if has_type(error.get("message"), str):
         number += _HAS_MESSAGE
     if not error.keys() <= ERROR_MEMBERS:
         number += _HAS_EXTRA_IN_ERROR
@@ -97,7 +94,7 @@ def error_kinds(error: object, raw_type: type[Any]) -> int:
 
 def is_error_object(error: object) -> bool:
     """Return whether an error is an object with a code and a message, as section 5.1 requires."""
-    return isinstance(error, dict) and is_error_code(error.get("code")) and isinstance(error.get("message"), str)
+    return has_type(error, dict) and is_error_code(error.get("code")) and has_type(error.get("message"), str)
 
 
 def _id_kind(id: object, limits: Limits) -> int:
@@ -105,34 +102,34 @@ def _id_kind(id: object, limits: Limits) -> int:
         return _INTEGER_ID  # nearly every id; a wider one may be too long
     if id is None:
         return _NULL_ID
-    if type(id) is float or isinstance(id, float):
+    if type(id) is float or has_type(id, float):
         # JSON has no NaN and no infinities (RFC 8259, section 6): such an id could not be written back.
         return _FLOAT_ID if math.isfinite(id) else _OTHER_ID
     if is_id_too_long(id, limits.id_bytes):
         return _LONG_ID
-    if isinstance(id, str):
+    if has_type(id, str):
         return _STRING_ID if id.isascii() or not has_surrogates(id) else _OTHER_ID
     # bool is a subclass of int, but true and false are not numbers in JSON.
-    return _INTEGER_ID if isinstance(id, int) and not isinstance(id, bool) else _OTHER_ID
+    return _INTEGER_ID if has_type(id, int) and not has_type(id, bool) else _OTHER_ID
 
 
 def is_id_too_long(id: object, limit: int) -> bool:
     """Return whether an id of any type is a string or an integer of more than `limit` bytes."""
-    if isinstance(id, str):
+    if has_type(id, str):
         return is_longer(id, limit)
-    return isinstance(id, int) and is_integer_longer(id, limit)
+    return has_type(id, int) and is_integer_longer(id, limit)
 
 
 def is_object(value: object, raw_type: type[Any]) -> bool:
     """Return whether a payload is an object: a dict, or a `Raw` of one."""
-    return type(value) is dict or isinstance(value, dict) or (type(value) is raw_type and bytes(value).startswith(b"{"))  # type: ignore[call-overload]
+    return type(value) is dict or has_type(value, dict) or (type(value) is raw_type and bytes(value).startswith(b"{"))  # type: ignore[call-overload]
 
 
 def is_array(value: object, raw_type: type[Any]) -> bool:
     """Return whether a payload is an array: a list, a tuple, or a `Raw` of one."""
     if type(value) is raw_type:
         return bytes(value).startswith(b"[")  # type: ignore[call-overload, no-any-return]
-    return isinstance(value, list) or type(value) is tuple
+    return has_type(value, list) or type(value) is tuple
 
 
 def _is_null(value: object, raw_type: type[Any]) -> bool:

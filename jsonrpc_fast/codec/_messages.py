@@ -16,7 +16,7 @@ from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, not_a_message, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, check_profile, is_plain, plain_profile
 from ..support import shorten
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, T, plain_int
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, T, has_type, plain_int
 from ._json import Default, check_option, dumps, loads, on_one_line
 from ._kinds import error_kinds, is_array, is_error_object, is_id_too_long, is_object, kinds_of
 from ._scanner import Malformed, ScannedValue, parts_of, scan_value
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     M = TypeVar("M", default="Message")
 else:
     from typing import TypeVar
-
-    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
     P = TypeVar("P")
     R = TypeVar("R")
@@ -104,11 +102,11 @@ class _Value:
         return tuple([getattr(self, name) for name in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Value) or type(other) is not type(self):
+        if not has_type(other, _Value) or type(other) is not type(self):
             return NotImplemented
         mine, theirs = self._fields(), other._fields()
         # The first field may be an id: 1 and 1.0 are written differently, so they are different ids.
-        are_equal = mine == theirs and isinstance(mine[0], float) == isinstance(theirs[0], float)
+        are_equal = mine == theirs and has_type(mine[0], float) == has_type(theirs[0], float)
         return are_equal and self.extra == other.extra
 
     def __repr__(self) -> str:
@@ -345,7 +343,7 @@ class Response(_Message, Generic[R]):
     ) -> Response[Any]:
         _check_id(id)
         if error is not None:
-            if not isinstance(error, Error):
+            if not has_type(error, Error):
                 raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
             if result is not None:
                 raise ValueError("a response has a result or an error, not both")
@@ -510,7 +508,7 @@ class Raw:
     def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
         text = to_bytes(data)
         value = _check_text(text)
-        if isinstance(value, ParseError):
+        if has_type(value, ParseError):
             del data, text  # the traceback holds this frame
             raise value
         return make_raw(text[value.start : value.end], 0)
@@ -587,7 +585,7 @@ class Raw:
         return len(self._data)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Raw):
+        if not has_type(other, Raw):
             return NotImplemented
         # By the spelling: 1.0 and 1e0 differ. Comparing values would decode both.
         return self._data == other._data
@@ -656,16 +654,16 @@ def _check_id(id: object) -> None:
         return  # nearly every id; a wider one is only accepted if it is not too long
     # Section 4: a string, a number or null. Only Python has a bool that is an int.
     # A subclass of float, such as NumPy's, cannot be written.
-    if isinstance(id, bool) or not (id is None or type(id) is float or isinstance(id, (int, str))):
+    if has_type(id, bool) or not (id is None or type(id) is float or has_type(id, int) or has_type(id, str)):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
-    if isinstance(id, float) and not math.isfinite(id):
+    if has_type(id, float) and not math.isfinite(id):
         raise ValueError("id must be a finite number")
     if is_id_too_long(id, MAX_ID_BYTES):
         raise ValueError(f"id must be {MAX_ID_BYTES} bytes or less")
 
 
 def _check_method(method: object) -> None:
-    if not isinstance(method, str):
+    if not has_type(method, str):
         raise TypeError(f"method must be a str, not {type(method).__name__}")
 
 
@@ -685,7 +683,7 @@ def _check_result(result: object) -> None:
 def _check_error(code: object, message: object) -> int:
     """The code, as an int."""
     plain = plain_error_code(code)
-    if not isinstance(message, str):
+    if not has_type(message, str):
         raise TypeError(f"message must be a str, not {type(message).__name__}")
     return plain
 
@@ -695,9 +693,9 @@ def to_bytes(data: object) -> bytes:
     if type(data) is bytes:
         return data
     # No method of `data` is called: a subclass may override it.
-    if isinstance(data, (bytes, bytearray, memoryview)):
+    if has_type(data, bytes) or has_type(data, bytearray) or has_type(data, memoryview):
         return bytes(memoryview(data))
-    if not isinstance(data, str):
+    if not has_type(data, str):
         raise TypeError(f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
     return str.encode(data, "utf-8", "surrogatepass")
 
@@ -839,13 +837,13 @@ def message_of(obj: Any, rules: Rules, index: int | None = None, kinds: int = 0)
     extra = extra_of(obj, ENVELOPE_MEMBERS) or {}
     if "params" in obj:
         params = obj["params"]
-        extra["params"] = params.decode() if isinstance(params, Raw) else params
+        extra["params"] = params.decode() if has_type(params, Raw) else params
     return with_extra(message, extra or None)
 
 
 def fault_in(obj: Any, rules: Rules) -> ParseError | None:
     """Return the first fault of a message or a batch in dicts."""
-    if not isinstance(obj, list):
+    if not has_type(obj, list):
         found = rules[kinds_of(obj, rules.limits, Raw)]
         return None if found.fault is None else _fault_of(obj, found, None)
     code = rules.batch_fault(len(obj))
@@ -867,9 +865,9 @@ def settled_by(items: Iterable[object]) -> tuple[MessageId, ...]:
     """Return the calls that messages answer."""
     settles: list[MessageId] = []
     for item in items:
-        if isinstance(item, ParseError):
+        if has_type(item, ParseError):
             settles += item.settles
-        elif isinstance(item, Response) and item.id is not None:
+        elif has_type(item, Response) and item.id is not None:
             settles.append(item.id)
     return tuple(settles)
 
@@ -907,7 +905,7 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
         raise
     except Exception:  # from the comparison of a key
         return None
-    return message if isinstance(message, cls) else None
+    return message if has_type(message, cls) else None
 
 
 def as_it_is(obj: object) -> object:
@@ -945,7 +943,7 @@ def encode(
     """
     rules = rules_of(profile)
     default = default_in(rules, default)
-    if isinstance(message, list) or type(message) is tuple:
+    if has_type(message, list) or type(message) is tuple:
         if not message:
             return b""
         texts = [_encode_message(item, default, option) for item in message]
@@ -961,13 +959,13 @@ def encode(
 
 def _encode_message(message: object, default: Default = None, option: int = 0) -> bytes:
     reserved = ENVELOPE_MEMBERS
-    if isinstance(message, Request):
+    if has_type(message, Request):
         text = encode_request(
             message.id, message.method, message.params, delimited=False, default=default, option=option
         )
-    elif isinstance(message, Notification):
+    elif has_type(message, Notification):
         text = encode_notification(message.method, message.params, delimited=False, default=default, option=option)
-    elif isinstance(message, Response):
+    elif has_type(message, Response):
         error = message.error
         reserved = RESERVED_IN_RESPONSES
         if error is None:
@@ -1123,7 +1121,7 @@ def _line(text: bytes, profile: Profile, delimited: bool) -> bytes:
 
 def _encode_id(id: MessageId) -> bytes:
     _check_id(id)
-    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson refuses integers beyond 64 bits
+    return b"%d" % id if has_type(id, int) else dumps(id)  # orjson refuses integers beyond 64 bits
 
 
 def _encode_method(method: str) -> bytes:
@@ -1132,7 +1130,7 @@ def _encode_method(method: str) -> bytes:
 
 
 def _encode_payload(value: Any, default: Default, option: int) -> bytes:
-    if isinstance(value, Raw):
+    if has_type(value, Raw):
         return on_one_line(bytes(value))
     return dumps(value, default, option)
 

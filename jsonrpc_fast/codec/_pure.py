@@ -11,35 +11,25 @@ from __future__ import annotations
 
 import codecs
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import Any, Final, Literal, overload
 
 from ..codes import Hint, ParseErrorCode
 from ..errors import not_a_dict, with_hint
 from ..profile import HEAD_BYTES, JSONRPC, Profile
 from ..support import HANDLER_FAILURES
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, has_type, is_awaitable
 from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
 from ._kinds import is_error_object, kinds_of
+from ._messages import Error as Error
 from ._messages import (
-    Error,
     M,
     Message,
-    Notification,
-    ParseError,
-    Raw,
     RawMessage,
-    Request,
-    Response,
     Rules,
     as_it_is,
     default_in,
-    encode,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
     fault_in,
     fault_with_id,
     message_of,
@@ -48,6 +38,16 @@ from ._messages import (
     settled_by,
     to_bytes,
 )
+from ._messages import Notification as Notification
+from ._messages import ParseError as ParseError
+from ._messages import Raw as Raw
+from ._messages import Request as Request
+from ._messages import Response as Response
+from ._messages import encode as encode
+from ._messages import encode_error as encode_error
+from ._messages import encode_notification as encode_notification
+from ._messages import encode_request as encode_request
+from ._messages import encode_result as encode_result
 from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
@@ -70,9 +70,6 @@ from ._serving import ServedCoroutine as ServedCoroutine
 from ._shared import DECIMALS, NO_WIDE_INTEGERS, check_numbers, loads_as
 from ._stream import Place, StreamDecoder
 from .rules import bits
-
-if not TYPE_CHECKING:
-    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
 _TOO_DEEP: Final = bits("is_too_deep")
 _WIDE_INTEGER: Final = bits("has_wide_integer")
@@ -98,7 +95,7 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
     rules = rules_of(profile)
     if type(obj) is tuple:
         obj = list(obj)
-    if not isinstance(obj, list):
+    if not has_type(obj, list):
         return message_of(as_it_is(obj), rules)
     code = rules.batch_fault(len(obj))
     if code is not None:
@@ -271,7 +268,7 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
         else:
             obj[name] = _read(text, value, rules, raw and name in ("params", "result"))
     message = message_of(obj, rules, index, kinds)
-    if envelope.duplicates == 1 and isinstance(message, ParseError) and not message.reply_expected:
+    if envelope.duplicates == 1 and has_type(message, ParseError) and not message.reply_expected:
         # The id of the response is there once.
         is_certain = rules[kinds_of(obj, rules.limits, Raw)].is_id_certain
         if message.code is ParseErrorCode.DUPLICATE_MEMBER and is_certain:
@@ -334,13 +331,13 @@ def classify(data: bytes | bytearray | memoryview | str) -> Classification:
         TypeError: `data` has another type than `decode` takes.
     """
     message = decode(data)
-    if isinstance(message, Request):
+    if has_type(message, Request):
         return Classification("request", message.method, message.id)
-    if isinstance(message, Notification):
+    if has_type(message, Notification):
         return Classification("notification", message.method)
-    if isinstance(message, Response):
+    if has_type(message, Response):
         return Classification("error" if message.is_error else "result", None, message.id)
-    if isinstance(message, list):
+    if has_type(message, list):
         return Classification("batch")
     return Classification("invalid", None, message.id)
 
@@ -387,7 +384,7 @@ def decode_dict(
     found: Any = read_dicts(text, rules)
     if found is None:
         found = dicts_of(text, decode(text, profile, raw=True), rules.numbers, ParseError, faults)
-    if isinstance(found, ParseError):
+    if has_type(found, ParseError):
         del data, text  # the traceback holds this frame
         raise found
     return found  # type: ignore[no-any-return]
@@ -449,7 +446,7 @@ def encode_dict(
         del message
         raise refusal
     default = default_in(rules, default)
-    if isinstance(message, list):
+    if has_type(message, list):
         text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
     else:
         text = write_dict(message, Raw, default, option)  # type: ignore[arg-type]  # a valid message
@@ -462,7 +459,7 @@ def serve_plain(data: Any, find: Find, raw: bool, profile: Profile = JSONRPC, de
     Only handlers that take `Raw` params get them with `raw`. It writes JSON-RPC 2.0, whatever the profile.
     """
     message: Any = data
-    if isinstance(data, (bytes, str, bytearray, memoryview)):
+    if issubclass(type(data), (bytes, str, bytearray, memoryview)):
         message = decode(data, profile, raw=raw)
     if type(message) is not Request:
         return message, None, None, None

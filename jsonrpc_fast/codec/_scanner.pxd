@@ -230,16 +230,18 @@ cdef extern from *:
     }
 
     #if defined(__GNUC__)
+    /* Declares a function of this module, by its C name, that is always inlined. */
+    #define JSONRPC_FAST_INLINE static inline __attribute__((always_inline))
     /* The core is compiled with -O2, which would call these: skipping values would be a third slower. */
     struct jsonrpc_fast_cursor;
     struct jsonrpc_fast_window;
-    static inline __attribute__((always_inline)) const uint8_t *jsonrpc_fast_skip_digits(
+    JSONRPC_FAST_INLINE const uint8_t *jsonrpc_fast_skip_digits(
         const uint8_t *, const uint8_t *, int);
-    static inline __attribute__((always_inline)) const uint8_t *jsonrpc_fast_find_special(
+    JSONRPC_FAST_INLINE const uint8_t *jsonrpc_fast_find_special(
         const uint8_t *, const uint8_t *, struct jsonrpc_fast_window *);
-    static inline __attribute__((always_inline)) const uint8_t *jsonrpc_fast_skip_text(
+    JSONRPC_FAST_INLINE const uint8_t *jsonrpc_fast_skip_text(
         const uint8_t *, struct jsonrpc_fast_cursor *, struct jsonrpc_fast_window *);
-    static inline __attribute__((always_inline)) const uint8_t *jsonrpc_fast_skip_unusual(
+    JSONRPC_FAST_INLINE const uint8_t *jsonrpc_fast_skip_unusual(
         const uint8_t *, struct jsonrpc_fast_cursor *);
     #endif
 

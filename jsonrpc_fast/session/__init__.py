@@ -28,7 +28,7 @@ from .conventions import (
 from .driver import Driver
 from .engine import Engine
 from .options import Rules, SessionOptions
-from .requests import Destination, InboundRequest, Run, detached, waiting
+from .requests import Destination, InboundRequest, Run, detached, waits_for_peer
 
 if TYPE_CHECKING:
     from .blocking_session import Blocking, BlockingSession, blocking
@@ -90,5 +90,5 @@ __all__ = [
     "detached",
     "look_ahead",
     "serving",
-    "waiting",
+    "waits_for_peer",
 ]

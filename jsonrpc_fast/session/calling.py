@@ -37,7 +37,7 @@ from ..types import UNSET, P, T, Unset
 from .conventions import Convention
 from .engine import Engine
 from .loop_driver import LoopDriver
-from .requests import Destination, InboundRequest, running, waiting
+from .requests import Destination, InboundRequest, running, waits_for_peer
 from .streams import Items, StreamCaller
 
 
@@ -109,7 +109,7 @@ class Calling(StreamCaller):
                 self._started_loop()  # raises
             self._engine.notify(method, params, destination, extra)
             return None
-        # Like `waiting`, but without the cost of a context manager, because this runs for each call.
+        # Like `waits_for_peer`, but without the cost of a context manager, because this runs for each call.
         run = running()
         is_only = False
         if run is not None:
@@ -199,7 +199,7 @@ class Calling(StreamCaller):
             check_batches(self._transport.profile)
         if count > self._engine.rules.max_calls:
             raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
-        with waiting() as may_exceed:
+        with waits_for_peer() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_to_send(count, timeout)
             return await self._call_batch(items, count, timeout, may_exceed, extra)
@@ -288,7 +288,7 @@ class Calling(StreamCaller):
         elif not self._reads or self._driver.handler_queue.waiters:
             # Not behind calls that wait for others to end: these may need this handler first, like its call.
             deadline = inf if seconds is None else self._driver.time() + seconds
-            with waiting():
+            with waits_for_peer():
                 await self._driver.handler_queue.wait(self._may_write, deadline)
 
     def notify_soon(
@@ -370,7 +370,7 @@ class Calling(StreamCaller):
         text = self._engine.item(request, item)
         if text:
             if self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
-                with waiting():
+                with waits_for_peer():
                     await self._transport.drain()
             self._engine.send(text, request.destination)
         return bool(text)

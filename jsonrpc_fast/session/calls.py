@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..codec import Notification, ParseError, Response
 from ..codec._backend import decoded
@@ -94,6 +94,18 @@ class Call:
     def __repr__(self) -> str:
         # Without the response: the peer's data may be large or secret.
         return f"<Call {self.id!r} {'in flight' if self.outcome is None else self.outcome.value}>"
+
+
+class Settled(NamedTuple):
+    """What a message has settled that has not the id of a call in flight.
+
+    Attributes:
+        calls: The calls that it has settled.
+        is_fault: Whether it is a fault of the peer: it has settled none, and does not come too late for one either.
+    """
+
+    calls: list[Call]
+    is_fault: bool = False
 
 
 _NO_TOMBSTONES: Final[OrderedDict[int | str, None]] = OrderedDict()
@@ -475,24 +487,25 @@ class Calls:
             call.settled_by = message.result if error is None else error
         return call
 
-    def settle_otherwise(self, message: Response) -> list[Call] | None:
-        """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
+    def settle_otherwise(self, message: Response) -> Settled:
+        """Settle the calls that a response without the id of one is about."""
         if self.is_lost or self.is_late_response(message.id):
-            return []
+            return Settled([])
         error = message.error
         if message.id is None and error is None and self._rules.encoders.profile.missing_ids is True:
             only = None if self._open_batches else self.only_awaited()
             if only is None or self.settle(only.id, _RESULT) is not only:
-                return None
+                return Settled([], is_fault=True)
             only.settled_by = message.result
-            return [only]
+            return Settled([only])
         if (
             message.id is not None
             or error is None
             or error.code in (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)  # the request was read
         ):
-            return None
-        return self._settle_unnamed(Outcome.ERROR, error) or None
+            return Settled([], is_fault=True)
+        calls = self._settle_unnamed(Outcome.ERROR, error)
+        return Settled(calls, is_fault=not calls)
 
     def _settle_unnamed(self, outcome: Outcome, settled_by: Any) -> list[Call]:
         """Settle the calls that a response without an id is about, if that is certain, and return them."""
@@ -510,11 +523,13 @@ class Calls:
             call.settled_by = settled_by
         return settled
 
-    def settle_malformed(self, fault: ParseError) -> list[Call] | None:
-        """Return the calls that a malformed message settles: [] if it is a late response, None if it is neither."""
+    def settle_malformed(self, fault: ParseError) -> Settled:
+        """Settle the calls that a malformed message is about."""
         if fault.code is ParseErrorCode.MISSING_ID:
-            return self._settle_unnamed(Outcome.FAULT, fault) or ([] if self.is_lost else None)
-        settled, is_late = [], False
+            unnamed = self._settle_unnamed(Outcome.FAULT, fault)
+            return Settled(unnamed, is_fault=not unnamed and not self.is_lost)
+        settled: list[Call] = []
+        is_late = False
         for id in fault.settles:
             call = self.settle(id, Outcome.FAULT)
             if call is None:
@@ -526,7 +541,7 @@ class Calls:
         if fault.code is ParseErrorCode.BATCH_TOO_LARGE:
             rest = [each for call in settled if call.batch is not None for each in call.batch.calls]
             settled += self._settle_all(rest, Outcome.FAULT, fault)
-        return settled if settled or is_late else None
+        return Settled(settled, is_fault=not settled and not is_late)
 
     def progress_with(self, token: ProgressToken, now: float) -> Call | None:
         """Record progress on the call with this token, and return the call; None if there is no such call."""

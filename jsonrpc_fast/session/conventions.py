@@ -84,6 +84,11 @@ class Convention:
         """Return the notification that cancels a call; None if the protocol has none."""
         return None
 
+    def cancel_method(self) -> str | None:
+        """Return the method of the notification that cancels a call; None if the protocol has none."""
+        notice = self.cancellation(0, None)  # the method is the same for every id
+        return None if notice is None else notice[0]
+
     def goodbye(self, last: MessageId) -> MethodAndParams | None:
         """Return the notification that says goodbye; None if the protocol has none. `last` is as in `Goodbye`."""
         return None
@@ -302,7 +307,7 @@ def _token_in(params: object, name: str) -> ProgressToken | None:
 
 
 class Withdrawn(NamedTuple):
-    """Takes the place of a request that must not be served."""
+    """Takes the place of a request whose cancellation was read with it: so it never begins."""
 
     request: Request
 
@@ -319,9 +324,9 @@ def look_ahead(convention: Convention, items: MutableSequence[Any]) -> None:
     several times: what a turn leaves undelivered is read ahead again, together with newer messages.
     """
     kinds = set(map(type, items))  # runs in C: most chunks contain neither a notification nor a batch
-    notice = convention.cancellation(0, None) if Notification in kinds or list in kinds else None
-    if notice is not None:
-        _withdraw(convention, notice[0], items, {})
+    method = convention.cancel_method() if Notification in kinds or list in kinds else None
+    if method is not None:
+        _withdraw(convention, method, items, {})
 
 
 def _withdraw(

@@ -280,7 +280,9 @@ class Engine(Serving):
             self._settled(call)
             return
         settled = self.calls.settle_otherwise(message)
-        if settled is None:
+        for settled_call in settled.calls:
+            self._settled(settled_call)
+        if settled.is_fault:
             error = message.error
             cure = "" if message.id is None else "; a peer must return an id with its type and value"
             fault = StateError(f"received a response with an unknown id{cure}")
@@ -289,9 +291,6 @@ class Engine(Serving):
                 fault.__cause__ = self._remote_error(error)
             self._unsettled = fault
             self.rules.hooks.peer_fault(fault)
-        else:
-            for call in settled:
-                self._settled(call)
 
     def _receive_request(
         self, message: Request, destination: Destination | None, batch: InboundBatch | None, is_withdrawn: bool = False
@@ -300,12 +299,16 @@ class Engine(Serving):
         if request is None:
             self.rules.hooks.peer_fault(id_in_flight())
             self._reject(message.id, ErrorCode.INVALID_REQUEST, destination, batch)
-        elif self.is_draining if batch is None else batch.is_refused:
+        elif self._refuses(batch):
             self.refuse_busy(request)
         elif is_withdrawn:
             self.cancel_request(request)
         else:
             self.admit(request, destination)
+
+    def _refuses(self, batch: InboundBatch | None) -> bool:
+        """Whether messages are refused: those of a batch by what held when it began, so that all have one fate."""
+        return self.is_draining if batch is None else batch.is_refused
 
     def _receive_notification(
         self, message: Notification, destination: Destination | None, batch: InboundBatch | None
@@ -337,16 +340,17 @@ class Engine(Serving):
                 return
         # Even progress on an unknown call, or a notification that the convention cannot read: a handler may understand
         # it.
-        if not (self.phase if batch is None else batch.is_refused):  # the phase OPEN is false
+        if not self._refuses(batch):
             self.admit(message, destination)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
         # A response that was cut off is a lost connection: the peer's answer may be asked for again.
-        settled = None if fault.code is ParseErrorCode.TRUNCATED else self.calls.settle_malformed(fault)
-        if settled is not None:
-            for call in settled:
+        if fault.code is not ParseErrorCode.TRUNCATED:
+            settled = self.calls.settle_malformed(fault)
+            for call in settled.calls:
                 self._settled(call)
-            return
+            if not settled.is_fault:
+                return
         self._unsettled = fault
         self.rules.hooks.peer_fault(fault)
         is_owed = fault.reply_expected and (fault.id is not None or self._may_respond())

@@ -1,4 +1,4 @@
-"""Serving: calls functions, queues messages that must wait, refuses those without room, and writes the responses.
+"""Serving: calls functions, queues messages that must wait, refuses those beyond its bounds, and writes the responses.
 
 Words: a *slot* lets an async handler run, the *queue* holds what has not begun, and the *write credit* is how much may
 be written until the unwritten bytes have to be counted again.
@@ -109,7 +109,7 @@ class Flow(Enum):
 
     READS = "reads"
     RESTS = "does not read, for PAUSE_SECONDS"
-    REFUSES = "reads, and refuses what finds no room"
+    REFUSES = "reads, and refuses what is beyond the bounds"
     STALLS = "does not read, and ends the connection at last"
 
 
@@ -126,14 +126,14 @@ class Serving(PlainServer):
         runs: The handlers that have begun and not ended; read-only for others.
         queue: What has not begun. A run without `work` waits for its turn; behind it, all do. Others wait for slots.
         running: The number of handlers that have a slot.
-        alongside: The number of handlers that need none.
+        slotless: The number of handlers that need no slot.
         waiting_bytes: The memory of what waits: the queue, and the handlers without a slot.
         phase: How far the end has come.
         dropped_requests: The number of requests that were dropped or cut off because the session was closed.
         flow: How the stream is read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
         refused_bytes: The size of the refusals that were written since the peer has read.
-        full_streams: The number of streams that have room for no more items.
+        full_streams: The number of streams that take no more items.
         late: The messages that a turn had no time for, in order. The first may be a batch that is received in part.
         is_late: Whether what arrives on the stream waits behind them.
     """
@@ -145,7 +145,6 @@ class Serving(PlainServer):
         "_barrier",
         "_is_overloaded",
         "_level",
-        "alongside",
         "deadline",
         "driver",
         "dropped_requests",
@@ -158,6 +157,7 @@ class Serving(PlainServer):
         "refused_bytes",
         "rules",
         "running",
+        "slotless",
         "waiting_bytes",
     )
 
@@ -171,7 +171,7 @@ class Serving(PlainServer):
         # Ordered, like `runs`: handlers start, and are cancelled, in the order of arrival.
         self.queue: OrderedDict[Run, None] = _NOTHING
         self.running: int = 0
-        self.alongside: int = 0
+        self.slotless: int = 0
         self.waiting_bytes: int = 0
         self._is_overloaded = False  # a message was refused, and the bounds have not been half free since
         self._barrier: Run | None = None  # the ordered handler that has not ended
@@ -191,9 +191,9 @@ class Serving(PlainServer):
         return self.phase is not Phase.OPEN
 
     @property
-    def waiting(self) -> int:
+    def waiting_items(self) -> int:
         """The number of messages that wait: the queue, and the handlers that wait for the peer."""
-        return len(self.queue) + len(self.runs) - self.running - self.alongside
+        return len(self.queue) + len(self.runs) - self.running - self.slotless
 
     def kept_bytes(self) -> int:
         """Return the size of the messages that wait or are being served."""
@@ -227,8 +227,8 @@ class Serving(PlainServer):
         return bool(self.queue) and next(reversed(self.queue)).work is None
 
     @property
-    def _is_free(self) -> bool:
-        """Whether order and hooks allow serving a request without registration. Asked only if this side is not late."""
+    def _may_skip_registration(self) -> bool:
+        """Whether order and hooks allow serving a request without it. Asked only if this side is not late."""
         return not (self.queue or self._barrier is not None or self.rules.is_traced or self.phase is not Phase.OPEN)
 
     def renew_credit(self) -> bool:
@@ -236,7 +236,7 @@ class Serving(PlainServer):
 
         Counting the unwritten bytes for each message would cost as much as serving it.
         """
-        if not self._is_free:
+        if not self._may_skip_registration:
             return False
         # The core keeps it in a C integer, but the bound of a relay is larger.
         self.credit = min(self.rules.response_bytes - self.driver.unwritten_bytes, sys.maxsize)
@@ -245,7 +245,7 @@ class Serving(PlainServer):
     # What a `PlainServer` calls, which calls functions without registering their requests.
 
     def may_start(self) -> bool:
-        return not self.waiting and self._has_slot()
+        return not self.waiting_items and self._has_slot()
 
     def begin(self, message: Request, work: Awaitable[Any], context: Context) -> None:
         self._begin(Run(self, work, self._register(message, None), None, context))
@@ -282,9 +282,9 @@ class Serving(PlainServer):
 
     @property
     def may_receive(self) -> bool:
-        """Whether more is received: the queue has room or refuses, and the consumer of no stream is behind."""
-        has_room = self.flow is Flow.READS or self.flow is Flow.REFUSES
-        return has_room and not (self.full_streams and self.phase is Phase.OPEN)
+        """Whether more is received: the queue takes more or refuses, and the consumer of no stream is behind."""
+        is_read = self.flow is Flow.READS or self.flow is Flow.REFUSES
+        return is_read and not (self.full_streams and self.phase is Phase.OPEN)
 
     def enter_late(self) -> None:
         """Let what arrives on the stream wait."""
@@ -445,7 +445,7 @@ class Serving(PlainServer):
     def _has_slot(self) -> bool:
         return self.running < self.rules.max_handlers
 
-    def _has_room(self, size: int, items: int) -> bool:
+    def _has_space(self, size: int, items: int) -> bool:
         """Return whether one more message of this size may be kept beside this many of its kind."""
         rules = self.rules
         if items >= rules.max_inbox or (self.waiting_bytes and self.waiting_bytes + size > rules.inbox_bytes):
@@ -458,15 +458,15 @@ class Serving(PlainServer):
     @property
     def _is_half_empty(self) -> bool:
         rules = self.rules
-        return self.waiting <= rules.max_inbox // 2 and self.waiting_bytes <= rules.inbox_bytes // 2
+        return self.waiting_items <= rules.max_inbox // 2 and self.waiting_bytes <= rules.inbox_bytes // 2
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
         """Queue a message whose function may not be called yet."""
         size = self._size_of(item)
-        if not self._has_room(size, self.waiting):
+        if not self._has_space(size, self.waiting_items):
             # The ordered handler may wait for a message that is still to be read.
             if self.flow is Flow.REFUSES or self._barrier is not None:
-                self._refuse_for_room(item)
+                self._refuse_for_space(item)
                 return
             # This one is kept all the same, and so is a batch: it was read as a whole.
             if self.flow is Flow.READS:
@@ -558,7 +558,7 @@ class Serving(PlainServer):
                 self._set_flow(Flow.RESTS)
             self.driver.soon()
 
-    def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
+    def _refuse_for_space(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
         fault = StateError("too many messages wait to be served")
         if self._is_overloaded:
@@ -665,20 +665,20 @@ class Serving(PlainServer):
         is_first = not self.queue or (has_order and next(iter(self.queue)).work is None)
         if needs_slot and not (is_first and self._has_slot()):
             run.size = self._size_of(run.item)
-            if self._has_room(run.size, self.waiting):
+            if self._has_space(run.size, self.waiting_items):
                 self._enqueue(run, at_front=has_order)
                 return
         elif needs_slot:
             # The queue is not counted: this may be a ping, which overtakes it.
-            if len(self.runs) == self.running + self.alongside or self._has_room(0, self.waiting):
+            if len(self.runs) == self.running + self.slotless or self._has_space(0, self.waiting_items):
                 self._start(run)
                 return
         else:
             run.size = self._size_of(run.item)
-            if self._has_room(run.size, self.alongside):
+            if self._has_space(run.size, self.slotless):
                 self.waiting_bytes += run.size
-                self.alongside += 1
-                run.state = "alongside"
+                self.slotless += 1
+                run.state = "slotless"
                 self._start(run)
                 return
         run.state = "ended"
@@ -686,7 +686,7 @@ class Serving(PlainServer):
         discard(run.work)
         if run is self._barrier:
             self._lift()
-        self._refuse_for_room(run.item, run.trace)
+        self._refuse_for_space(run.item, run.trace)
 
     def _start(self, run: Run) -> None:
         self._count(run)
@@ -701,7 +701,7 @@ class Serving(PlainServer):
         if type(run.item) is InboundRequest:
             run.item.run = run
         self.runs[run] = None
-        if run.state != "alongside":
+        if run.state != "slotless":
             run.state = "running"
             self.running += 1
 
@@ -728,9 +728,9 @@ class Serving(PlainServer):
         self.runs.pop(run, None)
         if state == "running":
             self.running -= 1
-        elif state == "alongside" or state == "waiting":
+        elif state == "slotless" or state == "waiting":
             self.waiting_bytes -= run.size
-            self.alongside -= state == "alongside"
+            self.slotless -= state == "slotless"
         if run is self._barrier:
             self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.

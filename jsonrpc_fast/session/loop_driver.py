@@ -55,7 +55,7 @@ class LoopDriver(Driver):
         session: The owner; None when the conversation has ended.
         loop: The loop, set by `open`.
         changed: Those who wait until handlers have ended, no more calls can be sent, or the connection is lost.
-        wait_queue: The calls and notifications that wait for room.
+        wait_queue: The calls and notifications that may not be sent yet.
         handler_queue: The notifications of handlers, which wait only until the peer reads.
     """
 
@@ -134,7 +134,7 @@ class LoopDriver(Driver):
     def settled(self, call: Call, result: Any, error: Exception | None) -> None:
         """Report the outcome of a call to its future or its callback."""
         if self.wait_queue.waiters:
-            self.wait_queue.wake()  # there is room for one more call
+            self.wait_queue.wake()  # one more call may be sent
         waiter = call.waiter
         if waiter is None:
             return

@@ -152,7 +152,7 @@ class Rules:
             self.hooks = FoundHooks(self.hooks)
         hooks = self.hooks
         self.is_traced: bool = any((hooks.request_started, hooks.request_received, hooks.request_served))
-        self.has_cancellations: bool = self.convention.cancellation(0, None) is not None
+        self.has_cancellations: bool = self.convention.cancel_method() is not None
         self._set_encoders(PLAIN)
 
     def _set_encoders(self, encoders: Encoders) -> None:

@@ -40,7 +40,7 @@ from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
 from .options import Rules, SessionOptions
-from .requests import detached, waiting
+from .requests import detached, waits_for_peer
 from .session import Session
 from .streams import Items, Stream, StreamCaller, begun
 
@@ -209,7 +209,7 @@ class ReconnectingSession(StreamCaller):
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         if self._driver is None:
             raise StateError("the session is not started")
-        with waiting():
+        with waits_for_peer():
             try:
                 return await asyncio.wait_for(self._wait_connected(), timeout)
             except TimeoutError:

@@ -135,7 +135,7 @@ Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
 
-RunState = Literal["queued", "running", "waiting", "alongside", "ended"]
+RunState = Literal["queued", "running", "waiting", "slotless", "ended"]
 """Of a `Run`: it has not begun, has a slot, waits for a peer without one, needs none, or has ended."""
 
 
@@ -162,7 +162,7 @@ class Run:
         item: The message that it serves.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
-        waits: The number of operations in it that wait for a peer.
+        peer_waits: The number of operations in it that wait for a peer.
         destination: Of the message, while it waits for its turn.
         closes_session: Whether the handler closes its session, which does not wait for it.
     """
@@ -175,7 +175,7 @@ class Run:
     state: RunState = "queued"
     size: int = -1
     task: Any = None
-    waits: int = 0
+    peer_waits: int = 0
     destination: Any = None
     closes_session: bool = False
 
@@ -186,16 +186,16 @@ class Run:
 
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""
-        self.waits += 1
+        self.peer_waits += 1
         if self.state == "running" and self.owner is not None:
             self.owner.run_waits(self)
-        return self.waits == 1 and self.state != "ended"
+        return self.peer_waits == 1 and self.state != "ended"
 
     def end_wait(self) -> None:
         """The operation has finished waiting."""
-        self.waits -= 1
+        self.peer_waits -= 1
         # A handler may wait for several calls at a time: only the end of the last wait takes a slot again.
-        if not self.waits and self.state == "waiting" and self.owner is not None:
+        if not self.peer_waits and self.state == "waiting" and self.owner is not None:
             self.owner.run_continues(self)
 
     def cancel(self) -> None:
@@ -234,7 +234,7 @@ def detached(function: Callable[..., T], *arguments: object) -> T:
     return context.run(function, *arguments)
 
 
-class waiting:  # named like a function, as is `contextlib.suppress`
+class waits_for_peer:  # named like a function, as is `contextlib.suppress`
     """A context manager that marks the handler to which the code belongs, if any, as waiting for a peer.
 
     It returns whether this is the only wait of a handler that has not ended.

@@ -38,7 +38,7 @@ from .calling import Calling
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .options import RULES, Rules, SessionOptions
-from .requests import Destination, InboundRequest, Run, detached, running, waiting
+from .requests import Destination, InboundRequest, Run, detached, running, waits_for_peer
 
 S = TypeVar("S", bound=Calling)
 
@@ -263,7 +263,7 @@ class Session(Calling):
 
     async def _wait_until_closed(self) -> None:
         """Wait for the task that closes, if any, otherwise for the handlers that were cancelled by the loss."""
-        with waiting():
+        with waits_for_peer():
             closer = self._closer
             if closer is None:
                 await self._end_handlers(self._engine.ending(running()))

@@ -8,7 +8,7 @@ Rules:
     `close`, cancels its request. So does a task that is cancelled while it waits for an item.
   - Items that have arrived are read before the error of a call is raised. While `max_items`, or MAX_BYTES of them, are
     unread, this side stops reading, so that the peer has to wait. It keeps reading while it waits for anything else, a
-    response or room to write, because that may follow the items. If twice as much is unread then, the stream ends with
+    response or to write, because that may follow the items. If twice as much is unread then, the stream ends with
     a StateError, and its request is cancelled.
 """
 
@@ -29,7 +29,7 @@ from ..types import UNSET, Unset
 from .calls import Call
 from .engine import Engine
 from .inbound import memory_of
-from .requests import Destination, waiting
+from .requests import Destination, waits_for_peer
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much memory the unread items of a stream may take, as an estimate."""
@@ -76,9 +76,10 @@ class Items:
         call = self.call
         if call is not None and self._has_stopped_reading:
             call.progressed = self.loop.time()  # nothing arrives, because this side does not read
-        # Not counting this call and those of full streams, whose responses may come after the items.
-        others = len(engine.calls) - engine.full_streams - (not self._has_stopped_reading)
-        self._stop_reading(others <= 0 and not self._is_writing())
+        # The responses of full streams, of which this is one, may come after their items: this side waits for others.
+        full_streams = engine.full_streams if self._has_stopped_reading else engine.full_streams + 1
+        waits_for_others = len(engine.calls) > full_streams
+        self._stop_reading(not waits_for_others and not self._is_writing())
         self._timer = self.loop.call_later(0.05, self._check)
 
     def _stop_reading(self, wanted: bool) -> None:
@@ -156,7 +157,7 @@ class Stream:
             raise StateError("another task reads this stream")
         self._is_read = True
         try:
-            with waiting():
+            with waits_for_peer():
                 if not self._is_begun and not self._is_closed:
                     self._is_begun = True
                     self._items = await self._begin()

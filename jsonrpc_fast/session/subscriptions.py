@@ -36,7 +36,7 @@ from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
 from ..support import Waiters, check_count
 from ..types import UNSET, T, Unset
 from .reconnecting import ReconnectingSession
-from .requests import detached, waiting
+from .requests import detached, waits_for_peer
 from .session import Session
 
 
@@ -356,7 +356,7 @@ class Subscriptions:
             else:
                 response.set_exception(error)
 
-        with waiting(), contextlib.ExitStack() as stack:
+        with waits_for_peer(), contextlib.ExitStack() as stack:
             seconds = await routes.session.wait_to_send(1, timeout)
             call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
             # The response is expected for 5 minutes after the timeout, to unsubscribe.

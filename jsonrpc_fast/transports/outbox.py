@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import MethodType
 from typing import Any, Final, assert_never
 
 from ..codec import Decoder
@@ -17,9 +16,9 @@ from .readers import Reader, WireLog
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 
-# The values of `_lone`: how many frames have followed the last chunk. While it is one, and the channel has
-# `writes_lone_frames`, the next is written inside `send`: waiting for the end of the turn would cost a turn. When two
-# follow a chunk, they are written together, and so are the next ones. A caller that awaits each call sends one:
+# The values of `_frames_after_chunk`. When one frame has followed a chunk, and the channel has `writes_lone_frames`,
+# the next one is written inside `send`: waiting for the end of the turn would cost a turn. When two follow a chunk,
+# they are written together, and so are the next ones. A caller that awaits each call sends one:
 #
 #     chunk   send, end of turn: ONE    chunk: NEXT   send: written at once, ONE    chunk: NEXT ...
 MANY: Final = 0
@@ -41,9 +40,9 @@ class Outbox(Transport):
     __slots__ = (
         "_changed",
         "_decoder",
+        "_frames_after_chunk",
         "_is_flush_due",
         "_log",
-        "_lone",
         "_loop",
         "_queue",
         "_queued_bytes",
@@ -71,7 +70,7 @@ class Outbox(Transport):
         self._sent_bytes = 0  # unwritten at the last check, plus what was sent since: at least what the channel holds
         self._takes_lines = False  # fast path: bytes that end in a line break are frames, and nothing is logged
         self._is_flush_due = False  # the loop, or the end of a chunk's delivery, will write the queue
-        self._lone = MANY
+        self._frames_after_chunk = MANY
         self.linger_turns: int = 0
         self.is_open: bool = False
         self.is_blocked: bool = False
@@ -92,10 +91,14 @@ class Outbox(Transport):
 
     def open_outbox(self) -> None:
         """Accept frames from now on."""
-        # Not if there is another `send` in front of this one: nothing may pass it by.
-        is_plain = self._log is None and self.send == MethodType(Outbox.send, self)
+        is_plain = self._log is None and not self._has_other_send
         self._takes_lines = is_plain and self._decoder.framing in ("newline", "concatenated", None)
         self.is_open = True
+
+    @property
+    def _has_other_send(self) -> bool:
+        """Whether a `send` of a subclass, or one set on the object, stands before this one: nothing may pass it by."""
+        return type(self).send is not Outbox.send or "send" in self.__dict__
 
     def close_outbox(self) -> None:
         """Accept no more frames, and drop those that are queued."""
@@ -130,8 +133,8 @@ class Outbox(Transport):
         if queued >= WRITE_BYTES:
             self._write_queue()
         elif not self._is_flush_due:
-            if self._lone == NEXT and not self.linger_turns:
-                self._lone = ONE
+            if self._frames_after_chunk == NEXT and not self.linger_turns:
+                self._frames_after_chunk = ONE
                 self._write_queue()
             else:
                 self._is_flush_due = True
@@ -187,8 +190,8 @@ class Outbox(Transport):
     def begin_turn(self) -> None:
         """Begin to deliver a chunk: responses are queued until `end_turn`, and written together."""
         self._is_flush_due = True
-        if self._lone == NEXT:
-            self._lone = ONE
+        if self._frames_after_chunk == NEXT:
+            self._frames_after_chunk = ONE
 
     def end_turn(self) -> None:
         """Write the responses queued since `begin_turn`."""
@@ -198,8 +201,8 @@ class Outbox(Transport):
             self._is_flush_due = False
             if self._queue:
                 self._write_queue()
-        if self._lone == ONE:
-            self._lone = NEXT
+        if self._frames_after_chunk == ONE:
+            self._frames_after_chunk = NEXT
 
     def flush(self) -> None:
         """Write the queued frames now, not at the end of the turn of the loop, unless they linger."""
@@ -221,8 +224,8 @@ class Outbox(Transport):
 
     def _flush_turn(self) -> None:
         # With two frames in a turn, it is cheaper to wait for its end: one system call for both.
-        is_lone = self._lone == MANY and len(self._queue) == 1 and self.channel.writes_lone_frames
-        self._lone = ONE if is_lone else MANY
+        is_lone = self._frames_after_chunk == MANY and len(self._queue) == 1 and self.channel.writes_lone_frames
+        self._frames_after_chunk = ONE if is_lone else MANY
         self.flush()
 
     def _write_queue(self) -> None:

@@ -17,7 +17,7 @@ from jsonrpc_fast import Decoder
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Driver, Engine, LspConvention, Rules
-from jsonrpc_fast.session.requests import waiting
+from jsonrpc_fast.session.requests import waits_for_peer
 
 from ..support.tables import rows
 
@@ -179,8 +179,8 @@ def add_functions(end: End) -> None:
         return 1
 
     @register("waits for the peer")
-    async def waits_for_peer() -> None:
-        with waiting():
+    async def while_peer_is_awaited() -> None:
+        with waits_for_peer():
             await Pause()
 
     @register("ordered", ordered=True)
@@ -343,7 +343,7 @@ def test_a_handler_that_calls_back_in_its_first_step_has_its_slot() -> None:
     end, seen = End("at once"), []
 
     async def wait_for_peer() -> None:
-        with waiting() as is_only:
+        with waits_for_peer() as is_only:
             seen.append((is_only, end.engine.find_request(1) is not None, len(end.engine.queue)))
             await Pause()
 

@@ -337,7 +337,7 @@ class Judge:
 
     def started(self, run: Run) -> None:
         """Note that the engine starts a handler."""
-        if run.state == "alongside":
+        if run.state == "slotless":
             return
         plan = self._plan_of(run.item)
         if plan.arrival <= self._last_started:
@@ -358,7 +358,7 @@ class Judge:
         bounds, engine = self._end.rules, self._end.engine
         states = [run.state for run in engine.runs]
         waiting = len(engine.queue) + states.count("waiting")
-        most = max(waiting, states.count("alongside"))
+        most = max(waiting, states.count("slotless"))
         if bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
             self._fail(f"there is room: {most} messages wait")
 
@@ -382,8 +382,10 @@ class Judge:
             self._fail(f"no timer for a deadline at {deadline}")
         states = [run.state for run in engine.runs]
         running, waiting = states.count("running"), len(engine.queue) + states.count("waiting")
-        if (engine.running, engine.waiting) != (running, waiting):
-            self._fail(f"{running} handlers run and {waiting} messages wait: {engine.running} and {engine.waiting}")
+        if (engine.running, engine.waiting_items) != (running, waiting):
+            self._fail(
+                f"{running} handlers run and {waiting} messages wait: {engine.running} and {engine.waiting_items}"
+            )
         if end.is_reading and not engine.queue:
             self._unread_items = 0
         # All handlers that run may begin to wait when the queue is already full; and one more is held when reading

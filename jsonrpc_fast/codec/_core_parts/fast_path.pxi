@@ -13,24 +13,25 @@ cdef extern from *:
     #if defined(__GNUC__)
     /* Without this, a change to any other function may change whether compilers inline these. A call of one costs 40
        instructions. */
+    #define JSONRPC_FAST_RULES struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules
     struct jsonrpc_fast_value_reader;
     struct jsonrpc_fast_members;
-    struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules;
-    static inline __attribute__((always_inline)) int jsonrpc_fast_read_members(
-        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
+    JSONRPC_FAST_RULES;
+    JSONRPC_FAST_INLINE int jsonrpc_fast_read_members(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, JSONRPC_FAST_RULES *,
         PyObject *, int, struct jsonrpc_fast_members *);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_message_of_members(
-        struct jsonrpc_fast_members *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_method_at(
-        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_payload_at(
-        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_message_of_members(
+        struct jsonrpc_fast_members *, JSONRPC_FAST_RULES *);
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_method_at(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, JSONRPC_FAST_RULES *);
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_payload_at(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, JSONRPC_FAST_RULES *,
         PyObject *, int, Py_ssize_t);
     static int jsonrpc_fast_is_end_wrong(
-        const uint8_t *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *)
+        const uint8_t *, const uint8_t *, JSONRPC_FAST_RULES *)
         __attribute__((noinline, cold));
     static const uint8_t *jsonrpc_fast_keep_member(
-        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
+        struct jsonrpc_fast_value_reader *, const uint8_t *, JSONRPC_FAST_RULES *,
         const uint8_t *, const uint8_t *, int, Py_ssize_t, PyObject **) __attribute__((noinline));
     static PyObject *jsonrpc_fast_message_with_extra(struct jsonrpc_fast_members *) __attribute__((noinline));
     #endif

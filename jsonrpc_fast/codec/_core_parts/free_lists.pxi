@@ -266,7 +266,7 @@ cdef extern from *:
     """
     #if defined(__GNUC__)
     /* Inlined wherever a message is made: a call of it costs a tenth of the smallest message. */
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_new_object(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_new_object(
         int, PyObject *, PyObject *, PyObject *, int);
     #endif
     """

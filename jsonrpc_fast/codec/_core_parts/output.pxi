@@ -10,20 +10,20 @@ cdef extern from *:
     #if defined(__GNUC__)
     /* Compilers inline too little in a file this large; a call for each value costs a tenth of the time of writing it. */
     struct jsonrpc_fast_output;
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_bytes(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_bytes(
         struct jsonrpc_fast_output *, char *, const unsigned char *, Py_ssize_t, int);
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_string(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_string(
         struct jsonrpc_fast_output *, char *, PyObject *);
     struct jsonrpc_fast_guard;
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_value(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_value(
         struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t, struct jsonrpc_fast_guard *);
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_items(
         struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
     /* One function for all integers, with the loops over their digits inlined. */
     static __attribute__((flatten, noinline)) char *jsonrpc_fast_write_narrow(char *, PyObject *);
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_id(
         struct jsonrpc_fast_output *, char *, PyObject *);
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_payload(
+    JSONRPC_FAST_INLINE char *jsonrpc_fast_write_payload(
         struct jsonrpc_fast_output *, char *, PyObject *, PyObject *, PyObject *);
     #endif
     """

@@ -5,7 +5,7 @@ cdef extern from *:
     #if defined(__GNUC__)
     /* A call costs a tenth of what a short line does. */
     struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Reader;
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_frame_fast(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_frame_fast(
         struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Reader *, struct jsonrpc_fast_value_reader *, const uint8_t *,
         const uint8_t *);
     #endif

@@ -97,7 +97,7 @@ keep_ascii_head()
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_ascii_at(const uint8_t *, Py_ssize_t);
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_ascii_at(const uint8_t *, Py_ssize_t);
     #endif
     """
 
@@ -113,12 +113,12 @@ cdef extern from *:
     """
     #if defined(__GNUC__)
     struct jsonrpc_fast_value_reader;
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_in_text(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_name_in_text(
         struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
     struct jsonrpc_fast_caches;
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_at(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_name_at(
         struct jsonrpc_fast_caches *, const uint8_t *, Py_ssize_t);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_before_colon(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_name_before_colon(
         struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
     #endif
     """

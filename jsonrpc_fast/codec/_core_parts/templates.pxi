@@ -72,8 +72,8 @@ cdef extern from *:
 
     #if defined(__GNUC__)
     struct jsonrpc_fast_caches;
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_dict_like(PyObject *, PyObject **, Py_ssize_t);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_dict_from_template(
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_dict_like(PyObject *, PyObject **, Py_ssize_t);
+    JSONRPC_FAST_INLINE PyObject *jsonrpc_fast_dict_from_template(
         struct jsonrpc_fast_caches *, PyObject **, Py_ssize_t);
     #endif
     """

@@ -90,8 +90,8 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
     The stack is empty before and after. Two entries are free on it before a part is read: for a name, and for its value or
     a mark.
 
-    Bounds: a container is read only if the text ends in a closing brace or bracket. So no bound is checked behind a byte
-    that is not one of these, up to the next byte that is not a space.
+    Bounds: a container is read only if the text ends in a closing brace or bracket. So any other byte is never the last
+    one, and no bound is checked between it and the next byte that is not a space.
     """
     cdef const uint8_t* end = reader.end
     cdef PyObject** top = reader.stack

@@ -130,7 +130,7 @@ cdef extern from *:
        that are copied; up to 15 more bytes are written after them. With `has_before`, the eight bytes before `at` may be
        read. */
     #if defined(__GNUC__)
-    static inline __attribute__((always_inline)) int jsonrpc_fast_copy_plain(
+    JSONRPC_FAST_INLINE int jsonrpc_fast_copy_plain(
         char **, const unsigned char **, Py_ssize_t, int);
     #endif
     static CYTHON_INLINE int jsonrpc_fast_copy_plain(

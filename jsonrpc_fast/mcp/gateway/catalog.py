@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from ...codec import Raw, dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError
-from ...session import detached, waiting
+from ...session import detached, waits_for_peer
 from ...support import logger_of
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -236,7 +236,7 @@ class Catalog:
         listings = {upstream: self._listing(method, upstream) for upstream in self.upstreams.values()}
         # A late server is not awaited again before its listing has ended.
         if awaited := [task for task in listings.values() if task not in self._late]:
-            with waiting():
+            with waits_for_peer():
                 await asyncio.wait(awaited, timeout=self._places.list_seconds)
         found: list[tuple[Upstream, list[dict[str, Any]]]] = []
         reasons: list[str] = []

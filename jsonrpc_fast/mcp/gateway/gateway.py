@@ -19,7 +19,7 @@ from ...codec import Notification, Raw, Request
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError, StateError
 from ...hooks import Hooks
 from ...profile import MCP_2025_11_25, Profile
-from ...session import Destination, SessionOptions, waiting
+from ...session import Destination, SessionOptions, waits_for_peer
 from ...support import check_callable, check_count, check_seconds, check_type, logger_of
 from ...transports import Transport
 from ...transports.stdio import signal_children
@@ -286,7 +286,7 @@ class Gateway(Served):
             wanted[uri] = True
 
         try:
-            with waiting():
+            with waits_for_peer():
                 await _within(self.places.list_seconds, [asyncio.ensure_future(watch(uri)) for uri in wanted])
                 if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
                     stream.filter[RESOURCES_FILTER] = uris
@@ -398,7 +398,7 @@ class GatewayConnection(FrontSession):
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         # Servers are started before `notifications/initialized`, and many ask for the roots at once.
-        with waiting(), suppress(asyncio.TimeoutError):
+        with waits_for_peer(), suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._initialized.wait(), self._gateway.places.list_seconds)
         if not self._handshake.may_send(Request(0, method)):
             raise RpcError(GATEWAY_ERROR, "the client is not ready")
@@ -446,7 +446,7 @@ def _send(way: FrontSession | HttpExchange, destination: Destination | None, met
 async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:
     """Wait until tasks are done, but at most for this time; then cancel the others."""
     if tasks:
-        with waiting():
+        with waits_for_peer():
             try:
                 await asyncio.wait(tasks, timeout=seconds)
             finally:

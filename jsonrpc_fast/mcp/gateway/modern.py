@@ -24,7 +24,7 @@ from typing import Any, Final
 from ...codec import Raw, dumps
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
-from ...session import detached, waiting
+from ...session import detached, waits_for_peer
 from ...support import on_failure
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, INPUT_REQUESTS, LIST_METHODS, LOG_LEVELS
@@ -83,14 +83,14 @@ class LongCall:
         self.asked[key] = method, params, response
         self._is_asking.set()
         try:
-            with waiting():
+            with waits_for_peer():
                 return await response
         finally:
             self.asked.pop(key, None)
 
     async def next_round(self) -> bool:
         """Wait until the call is done (True), or its server asks for input (False). If cancelled, cancel the call."""
-        with waiting(), on_failure(self.task.cancel):
+        with waits_for_peer(), on_failure(self.task.cancel):
             while not self.task.done() and not self.asked:
                 self._is_asking.clear()
                 await first(self._is_asking, self.task)

@@ -33,7 +33,7 @@ from ...errors import (
 )
 from ...hooks import Hooks
 from ...profile import Profile
-from ...session import SessionContext, SessionOptions, detached, waiting
+from ...session import SessionContext, SessionOptions, detached, waits_for_peer
 from ...support import logger_of, on_failure
 from ...transports import Transport
 from ..client.client import MAX_ROUNDS
@@ -237,7 +237,7 @@ class Upstream:
         try:
             # The handler keeps no slot while it waits: the server may send a request back through this session before
             # it responds.
-            with waiting():
+            with waits_for_peer():
                 session = await self._started()
             if self.is_modern:
                 return await self._call_modern(session, method, as_raw(params), origin)
@@ -306,7 +306,7 @@ class Upstream:
 
     async def start(self) -> None:
         """Start the server if it does not run. Raises the RpcError that `call` raises."""
-        with waiting():
+        with waits_for_peer():
             await self._started()
 
     async def subscribe(self, method: str, params: Raw, origin: Any = None) -> Any:

@@ -533,16 +533,22 @@ def mounted(context: Context, method: str, server: ContextServer) -> Context:
 
     Its requests and notifications to the client go through the other server.
     """
-    inner = object.__new__(Context)
-    copy_to(inner, context)
-    inner.method, inner._server = method, server
+    inner = Context(context._request, context._rules, context._params, server)
+    _share(inner, context)
+    inner.method = method
     return inner
 
 
-def copy_to(copy: Context, context: Context) -> None:
-    """Make a context of a subclass serve the same request as another one, with the same input."""
+def begin_as(copy: Context, context: Context) -> None:
+    """Begin a context of a subclass that serves the same request as another one, with the same input."""
+    Context.__init__(copy, context._request, context._rules, context._params, context._server)
+    _share(copy, context)
+    copy.method = context.method
+
+
+def _share(copy: Context, context: Context) -> None:
     # Opened first, so that both contexts share the questions and the state of the function.
     if context.revision.is_modern:
         open_inputs(context)
-    for name in Context.__slots__:
-        setattr(copy, name, getattr(context, name))
+    copy._inputs, copy._state = context._inputs, context._state
+    copy._start, copy._task = context._start, context._task

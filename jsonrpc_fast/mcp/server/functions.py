@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from ...handlers import Handlers, json_of
 from ...handlers.params import Arguments, UndefinedName, name_of, signature_of, type_of
 from ...handlers.schemas import arguments_schema
-from .context import Context, copy_to
+from .context import Context, begin_as
 from .session import check_level
 
 Role = Literal["tool", "prompt", "resource", "method"]
@@ -46,7 +46,7 @@ class ThreadContext(Context):
     __slots__ = ("_is_ended", "_loop", "_waits")
 
     def __init__(self, context: Context) -> None:
-        copy_to(self, context)
+        begin_as(self, context)
         self._loop = asyncio.get_running_loop()
         self._is_ended = False
         # `set.add` and `set.discard` are atomic, so the thread and the loop need no lock.
