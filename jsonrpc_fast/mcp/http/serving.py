@@ -108,8 +108,8 @@ def run_http(
             await closing
 
         def handle_exit(self, sig: int, frame: Any) -> None:
-            # After SIGINT, the loop would end while the application's tasks run, with a traceback for each task; uvicorn
-            # ignores the others, and raises those that it has handled again at its end.
+            # After SIGINT, uvicorn would end the loop while tasks of the application run, with a traceback for each.
+            # It ignores the others, and raises at its end those that it has handled.
             if self.should_exit:
                 signal_children("SIGKILL")
                 signal.signal(sig, signal.SIG_DFL)

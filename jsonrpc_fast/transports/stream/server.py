@@ -277,8 +277,9 @@ class StreamServer:
 
             raise SystemExit(TcpServer(serving(handlers), "127.0.0.1", 4000).run())
 
-        SIGINT (Ctrl-C), SIGTERM and SIGHUP close it; a second one does not wait for the work in progress, also
-        while a function blocks the loop or runs in a thread. stderr says where the server listens. A program that has an event loop calls `start` and `close`.
+        SIGINT (Ctrl-C), SIGTERM and SIGHUP close it; a second one does not wait for the work in progress, also while a
+        function blocks the loop or runs in a thread. stderr says where the server listens. A program that has an event
+        loop calls `start` and `close`.
 
         Args:
             grace_seconds: As in `close`. Child processes of clients in this process are killed after that time.
