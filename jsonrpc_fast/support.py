@@ -9,6 +9,7 @@ The names in `__all__` are public.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import reprlib
@@ -260,6 +261,13 @@ def check_headers(headers: Mapping[str, str] | None, *, any_values: bool = False
     for name, value in () if any_values else (headers or {}).items():
         if not is_header_value(value):
             raise ValueError(f"the header {name} must be one line of ASCII characters, without blanks around it")
+
+
+def say(text: str) -> None:
+    """Print a line on stderr. Where stderr is closed or its disk is full, what the line is about goes on."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr)
 
 
 def logger_of(part: str) -> logging.Logger:

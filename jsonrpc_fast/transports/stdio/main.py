@@ -32,7 +32,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Unpack
 
 from ...errors import ConnectionLost, StateError
-from ...support import check_seconds, check_serve
+from ...support import check_seconds, check_serve, say
 from ..channel import Events
 from ..connection import SERVE_SECONDS, Connection, State
 from ..protocol import TransportOptions
@@ -226,16 +226,16 @@ async def _run(
         await transport.disconnect()
         if not has_no_streams and not signals.received:
             raise
-        if has_no_streams and sys.stderr is not None:
-            print(error, file=sys.stderr)
+        if has_no_streams:
+            say(str(error))
         return 1
     if transport.state is State.IDLE:  # `serve` did not start it
         await transport.close()
     await closed
     await signals.finish()
     loss = _describe_loss(transport)
-    if loss and sys.stderr is not None:
-        print(loss, file=sys.stderr)
+    if loss:
+        say(loss)
     return 1 if loss or transport.undrained_bytes or transport.fault is not None else 0
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypedDict, Unpack, cast
 
 from ...errors import ConnectionLost, StateError
 from ...framing.hints import HttpDetector
-from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of
+from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of, say
 from ...types import CANCEL_SECONDS, UNSET
 from ..connection import SERVE_SECONDS, State
 from ..protocol import Acceptor, Ending
@@ -310,10 +310,10 @@ class StreamServer:
             try:
                 await self.start()
             except OSError as error:
-                print(f"cannot listen: {error}", file=sys.stderr)
+                say(f"cannot listen: {error}")
                 return 1
             assert self._server is not None
-            print(f"listening on {', '.join(map(_address_text, self._server.sockets))}", file=sys.stderr)
+            say(f"listening on {', '.join(map(_address_text, self._server.sockets))}")
             loop = asyncio.get_running_loop()
             waiting = [loop.create_task(stopped.wait()), loop.create_task(self._server.wait_closed())]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

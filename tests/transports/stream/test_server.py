@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import io
 import os
 import signal
 import socket
@@ -570,6 +571,25 @@ def test_run_ends_when_its_server_is_closed_and_says_where_it_listened(
     text = address if kind == "path" else f"{f'[{address[0]}]' if kind == 'ipv6' else address[0]}:{address[1]}"
     assert capfd.readouterr().err == f"listening on {text}\n"
     assert closing[0].done()
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_under_stderr_does_not_keep_a_server_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = []
+
+    async def serve(transport: StreamTransport) -> None:
+        served.append(asyncio.create_task(server.close(drain_seconds=0)))
+
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = TcpServer(serve, sock=sock)
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    with socket.create_connection(sock.getsockname()):
+        assert server.run() == 0
+    assert len(served) == 1
 
 
 def test_run_says_that_its_address_is_in_use(capfd: pytest.CaptureFixture[str]) -> None:
