@@ -1,4 +1,4 @@
-"""Tools for tests of your own programs: sessions in memory, expected calls, and recorded peers.
+"""Tools for tests of your own programs: sessions in memory and expected calls.
 
     calls = ExpectedCalls()
     calls.expect("price", {"item": "tea"}).respond(2.5)
@@ -6,7 +6,7 @@
         assert await client.call("price", {"item": "tea"}) == 2.5
     calls.check()
 
-The pytest plugin `jsonrpc_fast.testing.plugin` has a fixture for each of them. They work with any test framework, and
+The pytest plugin `jsonrpc_fast.testing.plugin` has a fixture for both. They work with any test framework, and
 with any plugin for async tests.
 """
 
@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .expected import Expectation, ExpectedCalls, sessions
-    from .replay import Replay, recorded, replayed
 else:  # commands read recordings without a session
     from ..support import loader
 
-    __getattr__ = loader(
-        __name__,
-        {"expected": ("Expectation", "ExpectedCalls", "sessions"), "replay": ("Replay", "recorded", "replayed")},
-    )
+    __getattr__ = loader(__name__, {"expected": ("Expectation", "ExpectedCalls", "sessions")})
 
-__all__ = ["Expectation", "ExpectedCalls", "Replay", "recorded", "replayed", "sessions"]
+__all__ = ["Expectation", "ExpectedCalls", "sessions"]
