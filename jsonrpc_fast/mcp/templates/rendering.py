@@ -78,9 +78,12 @@ class Renderer:
         """Kill the processes. Calls that wait for one fail; a second `close` does nothing."""
         with self._lock:
             self._is_closed = True
-            running, self._idle = [*self._running], []
-        for process in running:
+            idle, self._idle = self._idle, []
+            running = self._running.difference(idle)
+        for process in idle:
             process.kill()
+        for process in running:
+            process.end()  # the call that uses its pipes closes them
 
     def _call(self, sources: Sources, request: dict[str, Any]) -> dict[str, Any]:
         # Further calls wait here, before their deadline begins.
@@ -152,8 +155,12 @@ class _Process:
         """Return whether the process still runs: someone may have killed it while it was idle."""
         return self._process.poll() is None
 
+    def end(self) -> None:
+        """Kill the process: an exchange in another thread fails."""
+        self._process.kill()
+
     def kill(self) -> None:
-        """Kill the process and wait for its end."""
+        """Kill the process, wait for its end, and close its pipes, which no other thread may use."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import UserDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +147,18 @@ def test_close_kills_a_process_that_renders(monkeypatch: pytest.MonkeyPatch) -> 
     renderer.close()
     thread.join(10)
     assert errors == ["the rendering process ended"]
+
+
+def test_a_call_that_has_a_process_finds_its_end_when_the_renderer_is_closed(renderer: Renderer) -> None:
+    class Closing(UserDict[str, str]):
+        """Sources: while they are read for a process, the renderer is closed."""
+
+        def keys(self) -> Any:
+            renderer.close()
+            return super().keys()
+
+    with pytest.raises(RuntimeError, match="the rendering process ended"):
+        renderer.render(Closing(SOURCES), "hello", {"name": "Bob"})
 
 
 @pytest.mark.ci
