@@ -553,8 +553,21 @@ def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
 
 
 @posix
-@pytest.mark.ci
-def test_a_result_on_a_terminal(plain: list[str]) -> None:
+@rows("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_a_signal_ends_says_nothing(
+    number: signal.Signals, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    source = f"import os, sys; os.kill(os.getppid(), {number}); sys.stdin.read()"
+    try:
+        assert call(capfd, "call", "add", "--", sys.executable, "-S", "-c", source) == (status, "", "")
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+
+
+@posix
+def test_a_result_on_a_terminal(plain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *plain]
     plain = (
         '{\n  "na\\"me": "Ada: 1",\n  "text": "\\u009b",\n  "n": [\n'
@@ -564,11 +577,14 @@ def test_a_result_on_a_terminal(plain: list[str]) -> None:
         '{\n  <1>"na\\"me"<0>: <32>"Ada: 1"<0>,\n  <1>"text"<0>: <32>"\\u009b"<0>,\n  <1>"n"<0>: [\n'
         "    <36>-1500.0<0>,\n    <35>true<0>,\n    {},\n    <35>null<0>\n  ]\n}\n"
     )
-    for variables, expected in (({}, coloured), ({"NO_COLOR": "1"}, plain), ({"TERM": "dumb"}, plain)):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for no_color, term, expected in (("", "xterm", coloured), ("1", "xterm", plain), ("", "dumb", plain)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        monkeypatch.setenv("TERM", term)
         terminal = Terminal()
-        given = environment(**{"TERM": "xterm", **variables})
-        process = subprocess.Popen(command(*words), stdout=terminal.writer, env=given)
-        assert process.wait(SECONDS) == 0
+        with open(terminal.writer, "w", closefd=False) as stream, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            assert main(words) == 0
         shown = terminal.text().replace("\r\n", "\n")
         assert re.sub("\033\\[([0-9]+)m", r"<\1>", shown) == expected
 

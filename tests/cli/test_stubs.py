@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import http.server
 import inspect
 import json
 import keyword
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import types
 import typing
 from importlib.util import find_spec
@@ -461,6 +463,36 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.stderr.endswith("pets.json: this is not an OpenRPC document: it has no list of methods\n")
     done = run_here("stubs", str(tmp_path / "none.json"))
     assert (done.returncode, done.stderr.rpartition(": ")[2]) == (2, "No such file or directory\n")
+
+
+def test_a_document_at_a_url_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx2", reason="the extra `http` is not installed")
+    for module in ("call", "stubs"):
+        monkeypatch.setattr(f"jsonrpc_fast.cli.{module}.MAX_DOCUMENT_BYTES", 100_000)
+    whole = json.dumps({**PETS, "x-padding": "x" * 90_000}).encode()  # more than one read of a socket
+    sent: list[int] = []
+
+    class Files(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):
+                for number in range(1 if self.path == "/whole.json" else 10_000):
+                    self.wfile.write(whole)
+                    sent.append(number)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Files) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        done = run_here("stubs", f"http://127.0.0.1:{server.server_port}/whole.json")
+        assert (done.returncode, done.stdout, done.stderr) == (0, PETS_MODULE, "")
+        done = run_here("stubs", f"http://127.0.0.1:{server.server_port}/endless.json")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith("the document is larger than 100000 bytes\n")
+        server.shutdown()
+    assert len(sent) < 1000
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:

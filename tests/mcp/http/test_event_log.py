@@ -12,11 +12,13 @@ import pytest
 from jsonrpc_fast.errors import ConnectionLost, EventsLost
 from jsonrpc_fast.mcp.http import McpEndpoint
 from jsonrpc_fast.mcp.http.event_store import MemoryEventStore
+from jsonrpc_fast.mcp.http.responses import EventLog
+from jsonrpc_fast.mcp.http.transport import MessageStream
 
 from ...support.failing import FAILING_ASYNC, FAILING_SYNC
 from ...support.mcp_http import Gate, begin, call, client_of, events_of, message_of, request
 from ...support.tables import rows
-from ...support.waiting import eventually
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")]
 
@@ -123,6 +125,28 @@ async def test_a_store_that_forgets_nothing(function: Any, reported: list[str]) 
         assert (await client.delete("/mcp")).status_code == 200
         assert (await client.post("/mcp", json=request(2, "ping"))).status_code == 404
     assert len(reported) == 1
+
+
+async def test_a_failure_of_an_earlier_name_leaves_the_stream_in_the_store(reported: list[str]) -> None:
+    """The stream of a session gets a new name with each GET, perhaps while an event is stored under the old one."""
+    failing = asyncio.Event()
+
+    async def append(stream: str, data: bytes | None) -> str:
+        if stream == "s/1":
+            await failing.wait()
+            raise ConnectionLost("away")
+        return f"{stream}-1"
+
+    log, stream = EventLog(Store("append", append)), MessageStream(1000)
+    stream.name, stream.is_resumable = "s/1", True
+    appending = asyncio.create_task(log.append(stream, b"{}"))
+    await settle()
+    stream.name = "s/2"
+    failing.set()
+    assert await appending is None
+    assert (stream.name, stream.is_resumable) == ("s/2", True)
+    assert await log.append(stream, b"{}") == "s/2-1"
+    assert reported == ["an event store failed"]
 
 
 async def test_the_failure_is_reported() -> None:
