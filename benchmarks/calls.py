@@ -7,7 +7,7 @@ the same row. `tests/package/test_calls.py` finds a public function, an option o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 SMALL: Final = "small_request"
 MIDDLE: Final = "tools_call_325"
@@ -47,13 +47,7 @@ class Call:
 
 
 def _call(
-    function: str,
-    form: str,
-    expression: str,
-    opponent: str,
-    limit: float | dict[str, float],
-    *payloads: str,
-    prepare: str = "",
+    function: str, form: str, expression: str, opponent: str, limit: Any, *payloads: str, prepare: str = ""
 ) -> Call:
     limits = limit if isinstance(limit, dict) else dict.fromkeys(payloads or ALL, limit)
     return Call(function, form, expression, opponent, limits, prepare)
@@ -62,6 +56,17 @@ def _call(
 _DUMPS: Final = "dumps(content, option=OPT_APPEND_NEWLINE)"
 _DEFAULT: Final = "dumps(content, default=default, option=OPT_APPEND_NEWLINE)"
 _WRITTEN: Final = {SMALL: 1.8, MIDDLE: 1.8, LARGE: 1.1, BATCH: 1.8}
+_LONGER: Final = {**_WRITTEN, LARGE: 1.5}
+_SORTED: Final = "dumps(content, option=OPT_SORT_KEYS)"
+_DATED: Final = "dumps(dated_content, default=default)"
+_REQUEST: Final = "id, method, params"
+_PARTS: Final = (
+    ("encode_request", _REQUEST, *REQUESTS),
+    ("encode_notification", "method, params", *REQUESTS),
+    ("encode_result", "id, result", "tiny_response", LARGE),
+    ("encode_error", "id, code, reason, data", "error_163"),
+)
+"""The functions that write the parts of a message: their arguments, and the messages."""
 
 CALLS: Final = (
     _call("decode", "", "decode(text)", "loads(text)", 0.75),
@@ -95,63 +100,22 @@ CALLS: Final = (
     _call("encode", "writes='1.0'", "encode(message, JSONRPC_1)", _DUMPS, 1.5, prepare="unversioned"),
     _call("encode", "extra members", "encode(extended)", _DUMPS, 1.5, SMALL, MIDDLE, LARGE, prepare="with_extra"),
     _call("encode", "default=, not needed", "encode(message, default=default)", _DEFAULT, 1.5),
-    _call("encode", "default=, called", "encode(dated, default=default)", "dumps(dated_content, default=default)", 1.5),
+    _call("encode", "default=, called", "encode(dated, default=default)", _DATED, 1.5),
     _call("encode", "option=, no effect", "encode(message, option=OPT_NON_STR_KEYS)", _DUMPS, 1.5),
-    _call(
-        "encode",
-        "option=, sorted",
-        "encode(message, option=OPT_SORT_KEYS)",
-        "dumps(content, option=OPT_SORT_KEYS)",
-        1.5,
-    ),
+    _call("encode", "option=, sorted", "encode(message, option=OPT_SORT_KEYS)", _SORTED, 1.5),
     _call("encode", "decimals, none there", "encode(message, DECIMAL)", _DUMPS, 1.5),
     _call("encode", "decimals", "encode(priced, DECIMAL)", "dumps(priced_content, default=default)", 1.5),
-    _call("encode_request", "", "encode_request(id, method, params)", _DUMPS, 0.9, *REQUESTS),
-    _call(
-        "encode_request", "profile=", "encode_request(id, method, params, profile=UNVERSIONED)", _DUMPS, 1.5, *REQUESTS
-    ),
-    _call(
-        "encode_request", "default=", "encode_request(id, method, params, default=default)", _DEFAULT, 1.5, *REQUESTS
-    ),
-    _call("encode_notification", "", "encode_notification(method, params)", _DUMPS, 0.9, *REQUESTS),
-    _call(
-        "encode_notification",
-        "profile=",
-        "encode_notification(method, params, profile=UNVERSIONED)",
-        _DUMPS,
-        1.5,
-        *REQUESTS,
-    ),
-    _call("encode_result", "", "encode_result(id, result)", _DUMPS, 0.9, "tiny_response", LARGE),
-    _call(
-        "encode_result",
-        "profile=",
-        "encode_result(id, result, profile=UNVERSIONED)",
-        _DUMPS,
-        1.5,
-        "tiny_response",
-        LARGE,
-    ),
-    _call("encode_error", "", "encode_error(id, code, reason, data)", _DUMPS, 0.9, "error_163"),
-    _call(
-        "encode_error",
-        "profile=",
-        "encode_error(id, code, reason, data, profile=UNVERSIONED)",
-        _DUMPS,
-        1.5,
-        "error_163",
-    ),
+    *[
+        _call(function, form, f"{function}({arguments}{given})", _DUMPS, limit, *payloads)
+        for function, arguments, *payloads in _PARTS
+        for form, given, limit in (("", "", 0.9), ("profile=", ", profile=UNVERSIONED", 1.5))
+    ],
+    _call("encode_request", "default=", f"encode_request({_REQUEST}, default=default)", _DEFAULT, 1.5, *REQUESTS),
     _call("encode_dict", "", "encode_dict(content)", _DUMPS, _WRITTEN),
     _call("encode_dict", "delimited=False", "encode_dict(content, delimited=False)", "dumps(content)", _WRITTEN),
     _call("encode_dict", "client", "encode_dict(content, CLIENT)", _DUMPS, _WRITTEN),
     _call("encode_dict", "default=, not needed", "encode_dict(content, default=default)", _DEFAULT, _WRITTEN),
-    _call(
-        "encode_dict",
-        "default=, called",
-        "encode_dict(dated_content, default=default)",
-        "dumps(dated_content, default=default)",
-        {SMALL: 1.8, MIDDLE: 1.8, LARGE: 1.5, BATCH: 1.8},
-    ),
+    _call("encode_dict", "default=, called", "encode_dict(dated_content, default=default)", _DATED, _LONGER),
     _call("encode_dict", "option=, no effect", "encode_dict(content, option=OPT_NON_STR_KEYS)", _DUMPS, _WRITTEN),
 )
 """Every public function of the codec in every form."""

@@ -24,31 +24,23 @@ from .data import Payload, Turn, payloads, stream_of, turns
 from .peers import (
     AJSONRPC,
     CORE,
-    CORE_LINES,
-    CORE_MESSAGE,
     CORE_PARSE,
-    CORE_PARSE_TEXT,
     CORE_RAW,
-    JITER,
     JSON_RPC,
     JSONRPCSERVER,
     MSGSPEC,
     MSGSPEC_UNTRACKED,
     ORJSON,
-    ORJSON_READY,
     PJRPC,
     PURE,
     PYDANTIC,
     PYDANTIC_CORE,
-    SIMDJSON,
     STDLIB,
     STRUCTS,
-    YYJSON,
 )
 
 WORKS: Final[tuple[str, ...]] = ("decode", "decode in turn", "stream", "encode", *[call.work for call in CALLS])
 """All works: the first compare libraries, the others are the public functions one by one."""
-APPEND_NEWLINE: Final = {"dumps": orjson.dumps, "OPT_APPEND_NEWLINE": orjson.OPT_APPEND_NEWLINE}
 
 
 @dataclass(frozen=True)
@@ -95,17 +87,13 @@ def decoders(payload: Payload) -> list[Contestant]:
     entries = Entries(data=payload.text)
     entries.enter(CORE, "decode(data)", decode=jsonrpc_fast.decode)
     entries.enter(CORE_RAW, "decode(data, raw=True)", decode=jsonrpc_fast.decode)
-    entries.enter(CORE_PARSE_TEXT, "parse(loads(data))", parse=jsonrpc_fast.parse, loads=orjson.loads)
     entries.enter(CORE_PARSE, "parse(content)", parse=jsonrpc_fast.parse, content=payload.content)
     entries.enter(PURE, "decode(data)", decode=_pure.decode)
-    for name, loads in _json_readers().items():
+    for name, loads in JSON_READERS.items():
         entries.enter(name, "loads(data)", loads=loads)
     for name, struct in STRUCTS[payload.kind].items():
         entries.enter(name, "decode(data)", decode=msgspec.json.Decoder(struct).decode)
     is_call = payload.kind in ("request", "notification")
-    if peers.simdjson is not None and not payload.kind.endswith("batch"):
-        reader = peers.SimdjsonReader()
-        entries.enter(SIMDJSON, "decode(data)", decode=reader.request if is_call else reader.response)
     if payload.carries_object:
         # The SDK's transports call it like this.
         validate = mcp_types.jsonrpc_message_adapter.validate_json
@@ -132,18 +120,12 @@ REFUSED: Final = {
 """Valid payloads that a library refuses or warns about, because it refuses unknown members or other types of ids."""
 
 
-def _json_readers() -> dict[str, Callable[[bytes], Any]]:
-    """Return the functions that read any JSON text, by contestant."""
-    readers: dict[str, Callable[[bytes], Any]] = {
-        ORJSON: orjson.loads,
-        PYDANTIC_CORE: pydantic_core.from_json,
-        STDLIB: json.loads,
-    }
-    if peers.yyjson is not None:
-        readers[YYJSON] = peers.yyjson.loads
-    if peers.jiter is not None:
-        readers[JITER] = peers.jiter.from_json
-    return readers
+JSON_READERS: Final[dict[str, Callable[[bytes], Any]]] = {
+    ORJSON: orjson.loads,
+    PYDANTIC_CORE: pydantic_core.from_json,
+    STDLIB: json.loads,
+}
+"""The functions that read any JSON text, by contestant."""
 
 
 def readers_in_turn(turn: Turn) -> list[Contestant]:
@@ -152,7 +134,7 @@ def readers_in_turn(turn: Turn) -> list[Contestant]:
     entries.enter(CORE, "[decode(text) for text in texts]", decode=jsonrpc_fast.decode)
     entries.enter(CORE_RAW, "[decode(text, raw=True) for text in texts]", decode=jsonrpc_fast.decode)
     entries.enter(PURE, "[decode(text) for text in texts]", decode=_pure.decode)
-    for name, loads in _json_readers().items():
+    for name, loads in JSON_READERS.items():
         entries.enter(name, "[loads(text) for text in texts]", loads=loads)
     for name, struct in peers.ANY_MESSAGE.items():
         entries.enter(name, "[decode(text) for text in texts]", decode=msgspec.json.Decoder(struct).decode)
@@ -169,9 +151,8 @@ def streams(payload: Payload) -> list[Contestant]:
     entries = Entries(chunk=chunk, lines=chunk[:-1])
     entries.enter(CORE, "feed(chunk)", feed=jsonrpc_fast.Decoder().feed)
     entries.enter(CORE_RAW, "feed(chunk)", feed=jsonrpc_fast.Decoder(raw=True).feed)
-    entries.enter(CORE_LINES, "[decode(line) for line in lines.split(b'\\n')]", decode=jsonrpc_fast.decode)
     entries.enter(PURE, "feed(chunk)", feed=_pure.Decoder().feed)
-    for name, loads in _json_readers().items():
+    for name, loads in JSON_READERS.items():
         entries.enter(name, "[loads(line) for line in lines.split(b'\\n')]", loads=loads)
     for name, struct in STRUCTS[payload.kind].items():
         entries.enter(name, "decode_lines(chunk)", decode_lines=msgspec.json.Decoder(struct).decode_lines)
@@ -191,21 +172,13 @@ def encoders(payload: Payload) -> list[Contestant]:
     entries = Entries(id=envelope["id"], result=envelope["result"])
     literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
     entries.enter(CORE, "encode_result(id, result)", encode_result=jsonrpc_fast.encode_result)
-    entries.enter(CORE_MESSAGE, "Response(id, result).to_bytes_delimited()", Response=jsonrpc_fast.Response)
     entries.enter(PURE, "encode_result(id, result)", encode_result=_messages.encode_result)
-    entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", **APPEND_NEWLINE)
-    entries.enter(ORJSON_READY, "dumps(envelope, option=OPT_APPEND_NEWLINE)", envelope=envelope, **APPEND_NEWLINE)
+    entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", dumps=orjson.dumps, **_OPTIONS)
     encode = msgspec.json.Encoder().encode
     for name in (MSGSPEC, MSGSPEC_UNTRACKED):
         struct = STRUCTS["result"][name]
         entries.enter(name, "encode(Result('2.0', id, result)) + b'\\n'", encode=encode, Result=struct)
     entries.enter(PYDANTIC_CORE, f"to_json({literal}) + b'\\n'", to_json=pydantic_core.to_json)
-    if peers.yyjson is not None:
-        entries.enter(YYJSON, f"(dumps({literal}) + '\\n').encode()", dumps=peers.yyjson.dumps)
-    entries.enter(PJRPC, "encode(id, result)", encode=peers.pjrpc_result)
-    entries.enter(JSON_RPC, "encode(id, result)", encode=peers.json_rpc_result)
-    entries.enter(AJSONRPC, "encode(id, result)", encode=peers.ajsonrpc_result)
-    entries.enter(JSONRPCSERVER, "encode(id, result)", encode=peers.jsonrpcserver_result)
     entries.enter(STDLIB, f"(dumps({literal}) + '\\n').encode()", dumps=json.dumps)
     if payload.carries_object:
         entries.enter(PYDANTIC, "encode(id, result)", encode=peers.pydantic_result)

@@ -24,7 +24,6 @@ CONTESTANTS: Final = (
     peers.MSGSPEC,
     peers.MSGSPEC_UNTRACKED,
     peers.MSGSPEC_RAW,
-    peers.YYJSON,
     peers.PYDANTIC_CORE,
     peers.PYDANTIC,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import warnings
 from typing import Any, Final, Literal, get_args
@@ -24,19 +23,12 @@ with warnings.catch_warnings():
 CORE: Final = "jsonrpc_fast"
 CORE_RAW: Final = "jsonrpc_fast, raw=True"
 CORE_PARSE: Final = "jsonrpc_fast parse(dict), dict made before"
-CORE_PARSE_TEXT: Final = "jsonrpc_fast parse(orjson.loads)"
-CORE_LINES: Final = "jsonrpc_fast decode, line by line"
-CORE_MESSAGE: Final = "jsonrpc_fast Response.to_bytes_delimited"
 PURE: Final = "jsonrpc_fast, pure backend"
 ORJSON: Final = "orjson"
-ORJSON_READY: Final = "orjson, envelope dict made before"
 MSGSPEC: Final = "msgspec Struct"
 MSGSPEC_UNTRACKED: Final = "msgspec Struct, gc=False"
 MSGSPEC_RAW: Final = "msgspec Struct with Raw"
-YYJSON: Final = "yyjson"
 PYDANTIC_CORE: Final = "pydantic_core (jiter)"
-JITER: Final = "jiter"
-SIMDJSON: Final = "pysimdjson, payload as bytes"
 PYDANTIC: Final = "MCP SDK's pydantic adapter"
 PJRPC: Final = "pjrpc"
 JSON_RPC: Final = "json-rpc"
@@ -45,22 +37,6 @@ JSONRPCSERVER: Final = "jsonrpcserver"
 STDLIB: Final = "json"
 
 PURE_PYTHON_PEERS: Final = (PJRPC, JSON_RPC, AJSONRPC, JSONRPCSERVER)
-
-
-def _optional(name: str) -> Any:
-    """Return a module, or None if it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
-# These libraries do not have wheels for every Python, so no extra requires them.
-yyjson: Final = _optional("yyjson")
-jiter: Final = _optional("jiter")
-simdjson: Final = _optional("simdjson")
-OPTIONAL: Final = {"yyjson": yyjson, "jiter": jiter, "pysimdjson": simdjson}
-"""The libraries that are left out if they are not installed, by the name of their package."""
 
 
 Id = int | str | float | None
@@ -162,50 +138,3 @@ def jsonrpcserver_request(data: bytes) -> object:
 def pydantic_result(id: int | str, result: dict[str, Any]) -> bytes:
     message = mcp_types.JSONRPCResponse(jsonrpc="2.0", id=id, result=result)
     return (message.model_dump_json(by_alias=True, exclude_unset=True) + "\n").encode()
-
-
-def pjrpc_result(id: int | str, result: object) -> bytes:
-    return (json.dumps(pjrpc.Response(id=id, result=result).to_json()) + "\n").encode()
-
-
-def json_rpc_result(id: int | str, result: object) -> bytes:
-    text: str = jsonrpc.jsonrpc2.JSONRPC20Response(_id=id, result=result).json
-    return (text + "\n").encode()
-
-
-def ajsonrpc_result(id: int | str, result: object) -> bytes:
-    return (json.dumps(ajsonrpc.core.JSONRPC20Response(id=id, result=result).body) + "\n").encode()
-
-
-def jsonrpcserver_result(id: int | str, result: Any) -> bytes:
-    response = jsonrpcserver.response.SuccessResponse(result, id)
-    return (json.dumps(jsonrpcserver.response.serialize_success(response)) + "\n").encode()
-
-
-class SimdjsonReader:
-    """Reads the envelope and keeps the payload as JSON text. One parser reads all texts, as its authors recommend."""
-
-    def __init__(self) -> None:
-        self._parse = simdjson.Parser().parse
-
-    def request(self, data: bytes) -> object:
-        message = self._parse(data)
-        return {
-            "jsonrpc": message["jsonrpc"],
-            "id": message.get("id"),
-            "method": message["method"],
-            "params": _text_of(message.get("params")),
-        }
-
-    def response(self, data: bytes) -> object:
-        message = self._parse(data)
-        return {
-            "jsonrpc": message["jsonrpc"],
-            "id": message["id"],
-            "result": _text_of(message.get("result")),
-            "error": _text_of(message.get("error")),
-        }
-
-
-def _text_of(value: Any) -> Any:
-    return value.mini if isinstance(value, (simdjson.Object, simdjson.Array)) else value

@@ -70,8 +70,6 @@ def _repeats(timer: Timer) -> int:
 
 def _facts(build: str) -> dict[str, str]:
     libraries = ["orjson", "msgspec", "pydantic-core", "mcp-types", "pjrpc", "json-rpc", "ajsonrpc", "jsonrpcserver"]
-    libraries += [name for name, module in peers.OPTIONAL.items() if module is not None]
-    missing = [name for name, module in peers.OPTIONAL.items() if module is None]
     return {
         "jsonrpc_fast": f"{jsonrpc_fast.__version__} ({jsonrpc_fast.BACKEND})",
         platform.python_implementation(): platform.python_version(),
@@ -80,7 +78,6 @@ def _facts(build: str) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "payloads": "corpora" if CORPORA.exists() else "made",
-        **({"left out, not installed": ", ".join(missing)} if missing else {}),
     }
 
 

@@ -60,17 +60,8 @@ LINES: Final = {
 """The lines of the plot: contestant, label, colour and style."""
 
 SIZES: Final = (
-    "tiny_request",
-    "small_request",
-    "tools_call_126",
-    "tools_call_217",
-    "tools_call_325",
-    "result_1k",
-    "result_4k",
-    "tools_list_14k",
-    "completion_80k",
-    "simulation_200k",
-    "logs_1m",
+    "tiny_request small_request tools_call_126 tools_call_217 tools_call_325 result_1k result_4k "
+    "tools_list_14k completion_80k simulation_200k logs_1m"
 )
 """The points of the plot: structured messages from small to large."""
 
@@ -106,25 +97,8 @@ TITLES: Final = {
 """The description of each payload."""
 
 READING: Final = tuple(name for name in TITLES if name != "tools_call_response")
-WRITING: Final = (
-    "tiny_response",
-    "tools_call_response",
-    "result_1k",
-    "result_10k",
-    "tools_list_14k",
-    "logs_1m",
-    "blob_1m",
-)
-MAIN: Final = (
-    "tiny_request",
-    "small_request",
-    "eth_call",
-    "tools_call_217",
-    "tools_call_325",
-    "tools_list_14k",
-    "completion_80k",
-    "logs_1m",
-)
+WRITING: Final = "tiny_response tools_call_response result_1k result_10k tools_list_14k logs_1m blob_1m"
+MAIN: Final = "tiny_request small_request eth_call tools_call_217 tools_call_325 tools_list_14k completion_80k logs_1m"
 """The messages for the table of the second interpreter."""
 KEPT: Final = ("tiny_request", "tools_call_325", "tools_list_14k", "logs_1m")
 CODECS: Final = {
@@ -223,7 +197,7 @@ def distribution() -> str:
     known = {
         name: figures["facts"][name] for name in ("jsonrpc_fast", "CPython", "built", "orjson", "msgspec", "rounds")
     }
-    return f"{ratios(figures, 'decode', MAIN, names)}\n\n{facts({'facts': known})}"
+    return f"{ratios(figures, 'decode', MAIN.split(), names)}\n\n{facts({'facts': known})}"
 
 
 def sections(figures: dict[str, Any]) -> dict[str, str]:
@@ -234,7 +208,7 @@ def sections(figures: dict[str, Any]) -> dict[str, str]:
         "reading": ratios(figures, "decode", READING, CODECS),
         "streams": ratios(figures, "stream", ("tiny_request", "tools_call_325"), CODECS),
         "calls": calls(figures),
-        "writing": ratios(figures, "encode", WRITING, WRITERS),
+        "writing": ratios(figures, "encode", WRITING.split(), WRITERS),
         "libraries": ratios(figures, "decode", ("tiny_request", "tools_call_325", "batch_10_requests"), LIBRARIES),
         "comparison": ratios(figures, "decode", ("tiny_request", "tools_call_325"), COMPARED),
         "memory": kept(figures),
@@ -253,7 +227,7 @@ def plot(figures: dict[str, Any], output: Path) -> None:
     for name, (label, colour, style) in LINES.items():
         points = [
             (_bytes(figures["sizes"][at]), times[at][name] / times[at][peers.ORJSON])
-            for at in SIZES
+            for at in SIZES.split()
             if name in times[at]
         ]
         axes.plot(*zip(*points, strict=True), style, color=colour, label=label, linewidth=1.6, markersize=4)

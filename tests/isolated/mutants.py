@@ -2,10 +2,9 @@
 
 python tests/isolated/mutants.py --count 25 --out build/mutants.json
 python tests/isolated/mutants.py --same-as build/mutants.json    # the same mutants again, after a change
-python tests/isolated/mutants.py --root ../other                 # in the sources of another working tree
 
 Rules:
-- The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
+- The bodies of functions are mutated, not their annotations and defaults.
 - A mutant has a key: its part, file, function, operator and line of code, and the place in the line. The sample is the
   `count` keys of each part with the lowest hash, so changes to other lines do not change it.
 - Each mutant runs only with the tests of its part, those of the codec on the pure backend. It is killed if a test fails
@@ -22,7 +21,9 @@ import ast
 import hashlib
 import importlib
 import inspect
+import itertools
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -30,15 +31,12 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from _pytest.main import pytest_runtestloop
-from cosmic_ray.ast import ast_nodes, get_ast
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SIMULATED: Final = ("engine", "inbound", "calls", "requests")
@@ -64,43 +62,85 @@ PARTS: Final = {
     "cli": (["jsonrpc_fast/cli"], ["tests/cli"]),
 }
 """The sources of each part, and the arguments of pytest for its tests."""
-OPERATORS: Final = (
-    "AddNot",
-    "NumberReplacer",
-    "ReplaceAndWithOr",
-    "ReplaceOrWithAnd",
-    "ReplaceBreakWithContinue",
-    "ReplaceContinueWithBreak",
-    "ReplaceTrueWithFalse",
-    "ReplaceFalseWithTrue",
-    "ReplaceUnaryOperator_Delete_Not",
-    "ReplaceUnaryOperator_Delete_USub",
-    "ZeroIterationForLoop",
-    *[f"ReplaceBinaryOperator_{pair}" for pair in ("Add_Sub", "Sub_Add", "BitOr_BitAnd", "BitAnd_BitOr")],
-    *[f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")],
-    *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
+PAIRS: Final = (
+    *((ast.Add, ast.Sub), (ast.BitOr, ast.BitAnd), (ast.And, ast.Or), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Break, ast.Continue)),
 )
+"""Operators and statements that stand for each other."""
+INSTEAD: Final = (
+    *PAIRS,
+    *((new, old) for old, new in PAIRS),
+    (ast.Lt, ast.GtE),
+    (ast.Gt, ast.LtE),
+    (ast.USub, ast.UAdd),
+)
+NOT_RUN: Final = ("annotation", "returns", "decorator_list", "type_params")
 OPTIONS: Final = (
-    "-q",
-    "-x",
-    "--no-header",
-    "--tb=short",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-    "--timeout=120",
-    "--ci",
-    "--any-cost",
+    *("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120"),
+    *("--ci", "--any-cost"),
 )
-Place = tuple[int, int]
-"""A line and a column."""
 MIN_SECONDS: Final = 20.0
 MAX_SECONDS: Final = 1200.0
+FORK: Final = multiprocessing.get_context("fork")
 
 
-@dataclass(frozen=True)
-class Mutant:
+def others_of(node: ast.AST) -> list[type[Any]]:
+    return [new for old, new in INSTEAD if isinstance(node, old)]
+
+
+Change = tuple[str, ast.AST, Callable[[], object]]
+"""An operator, the node that it changes, and the change, which is made in the tree."""
+
+
+def changes_of(node: ast.AST) -> Iterator[Change]:
+    """Yield what may be changed at a node, but not below it."""
+    if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
+        yield "AddNot", node, lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
+    elif isinstance(node, ast.For | ast.AsyncFor):
+        yield "NoItems", node, lambda: setattr(node, "iter", ast.Tuple([], ast.Load()))
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "DeleteNot", node, lambda: setattr(node, "operand", ast.UnaryOp(ast.Not(), node.operand))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield f"Not{node.value}", node, lambda: setattr(node, "value", not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        for number in (node.value + 1, node.value - 1):
+            yield "Number", node, partial(setattr, node, "value", number)
+    elif isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for new in others_of(operator):
+                yield f"{type(operator).__name__}_{new.__name__}", node, partial(node.ops.__setitem__, place, new())
+    elif isinstance(node, ast.Break | ast.Continue):
+        yield type(node).__name__, node, partial(setattr, node, "__class__", *others_of(node))
+    elif isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp):
+        for new in others_of(node.op):  # not changed itself: the nodes of a tree share their operators
+            yield f"{type(node.op).__name__}_{new.__name__}", node, partial(setattr, node, "op", new())
+
+
+def changes(node: ast.AST) -> Iterator[Change]:
+    """Yield all changes at a node and below it."""
+    yield from changes_of(node)
+    for name, value in ast.iter_fields(node):
+        if name not in NOT_RUN:
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and not isinstance(child, ast.arguments):
+                    yield from changes(child)
+
+
+def functions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the statements of all functions and methods, each with the name of its function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from ((outer + child.name, statement) for statement in child.body)
+        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
+            yield from functions(child, f"{outer}{child.name}." if isinstance(child, ast.ClassDef) else outer)
+
+
+def changes_of_file(tree: ast.Module) -> Iterator[tuple[str, Change]]:
+    for function, statement in functions(tree):
+        yield from ((function, change) for change in changes(statement))
+
+
+class Mutant(NamedTuple):
     """A fault that can be put into a file."""
 
     part: str
@@ -111,105 +151,53 @@ class Mutant:
     place: int
     """The place in the line, among those that the operator changes."""
     occurrence: int
-    """The place in the file, among those that the operator changes."""
+    """The place in the file, among all changes."""
 
     @property
-    def key(self) -> tuple[str, ...]:
-        return self.part, self.path, self.function, self.operator, self.line, str(self.place)
+    def key(self) -> tuple[Any, ...]:
+        return tuple(self[:-1])
 
     @property
     def rank(self) -> str:
-        return hashlib.sha256("\0".join(self.key[1:]).encode()).hexdigest()
+        return hashlib.sha256("\0".join(map(str, self.key[1:])).encode()).hexdigest()
+
+    def apply(self) -> None:
+        """Replace the code of the function that the mutant is in."""
+        tree = ast.parse((ROOT / self.path).read_text(encoding="utf-8"))
+        _, (_, _, change) = next(itertools.islice(changes_of_file(tree), self.occurrence, None))
+        change()
+        code: Any = compile(ast.fix_missing_locations(tree), str(ROOT / self.path), "exec", dont_inherit=True)
+        found: Any = importlib.import_module(self.path.removesuffix(".py").replace("/", "."))
+        for name in self.function.split("."):
+            [code] = [const for const in code.co_consts if getattr(const, "co_name", None) == name][-1:]
+            found = inspect.getattr_static(found, name)
+            for part in ("fget", "func", "__func__", "__wrapped__"):
+                found = getattr(found, part, found) if not isinstance(found, type) else found
+        found.__code__ = code
 
 
-def mutants_of(part: str, root: Path, path: Path) -> Iterator[Mutant]:
-    """Find all mutants of a file."""
-    source = path.read_text(encoding="utf-8")
-    lines = source.split("\n")
-    functions, left_out, annotations = _places(source)
-    nodes = list(ast_nodes(get_ast(source)))
-    for name in OPERATORS:
-        operator = get_operator(f"core/{name}")()
-        in_line = Counter[int]()
-        positions = (start for node in nodes for start, _ in operator.mutation_positions(node))
-        for occurrence, (line, column) in enumerate(positions):
-            if line not in left_out and not any(first <= (line, column) < last for first, last in annotations):
-                text = lines[line - 1].strip()
-                place = path.relative_to(root).as_posix()
-                if line in functions:
-                    yield Mutant(part, place, functions[line], name, text, in_line[line], occurrence)
-            in_line[line] += 1
-
-
-def _places(source: str) -> tuple[dict[int, str], set[int], list[tuple[Place, Place]]]:
-    """Return the function that each line is in, the lines that have no mutants, and the annotations of values."""
-    functions: dict[int, str] = {}
-    left_out: set[int] = set()
-    annotations: list[tuple[Place, Place]] = []
-
-    def cover(node: ast.AST | None) -> None:
-        if node is not None and hasattr(node, "lineno"):
-            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-
-    def visit(node: ast.AST, name: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            inner = name
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                inner = f"{name}.{child.name}".lstrip(".")
-                for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
-                    functions[line] = inner
-                    if isinstance(child, ast.ClassDef):
-                        del functions[line]
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                cover(child.returns)
-                for other in (*child.decorator_list, *child.args.defaults, *child.args.kw_defaults):
-                    cover(other)
-            if isinstance(child, ast.arg | ast.AnnAssign) and not getattr(child, "value", None):
-                cover(child)
-            elif isinstance(child, ast.AnnAssign):
-                kind = child.annotation
-                end = kind.end_lineno or kind.lineno, kind.end_col_offset or kind.col_offset
-                annotations.append(((kind.lineno, kind.col_offset), end))
-            if isinstance(child, ast.Import | ast.ImportFrom):
-                cover(child)
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-                cover(child)
-            visit(child, inner)
-
-    visit(ast.parse(source), "")
-    return functions, left_out, annotations
-
-
-def all_mutants(root: Path, parts: Iterable[str]) -> Iterator[Mutant]:
-    for part in parts:
-        for place in PARTS[part][0]:
-            path = root / place
-            for file in sorted(path.rglob("*.py")) if path.is_dir() else [path] * path.is_file():
-                yield from mutants_of(part, root, file)
-
-
-def sample(mutants: Iterable[Mutant], count: int) -> list[Mutant]:
-    """Return the mutants of each part with the lowest hashes."""
-    by_part: dict[str, dict[tuple[str, ...], Mutant]] = defaultdict(dict)
-    for mutant in mutants:
-        by_part[mutant.part].setdefault(mutant.key, mutant)
-    found = []
-    for of_part in by_part.values():
-        found += sorted(of_part.values(), key=lambda mutant: mutant.rank)[:count]
-    return found
+def mutants_of(part: str) -> Iterator[Mutant]:
+    """Find all mutants of a part."""
+    places = [ROOT / place for place in PARTS[part][0]]
+    for file in itertools.chain(*[sorted(place.rglob("*.py")) if place.is_dir() else [place] for place in places]):
+        source, in_line = file.read_text(encoding="utf-8"), Counter[tuple[str, int]]()
+        for occurrence, (function, (operator, node, _)) in enumerate(changes_of_file(ast.parse(source))):
+            number = node.lineno  # type: ignore[attr-defined]
+            line = source.split("\n")[number - 1].strip()
+            path = file.relative_to(ROOT).as_posix()
+            yield Mutant(part, path, function, operator, line, in_line[operator, number], occurrence)
+            in_line[operator, number] += 1
 
 
 class Session:
     """A pytest plugin: instead of once, the collected tests run in a child for each mutant.
 
     Args:
-        root: The working tree.
         mutants: The mutants.
         tell: Called with the outcome of each.
     """
 
-    def __init__(self, root: Path, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
-        self._root = root
+    def __init__(self, mutants: list[Mutant], tell: Callable[[tuple[Mutant, str]], object]) -> None:
         self._mutants = mutants
         self._tell = tell
 
@@ -223,116 +211,80 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         began = time.monotonic()
-        if self._child(session, None, MAX_SECONDS) != "survived":
+        if self._outcome(session, None, MAX_SECONDS) != "survived":
             raise RuntimeError("the tests fail without a fault")
-        seconds = time.monotonic() - began
+        seconds = max(MIN_SECONDS, 3 * (time.monotonic() - began))
         for mutant in self._mutants:
-            self._tell(mutant, self._child(session, mutant, max(MIN_SECONDS, 3 * seconds)))
+            self._tell((mutant, self._outcome(session, mutant, seconds)))
         return True
 
-    def _child(self, session: pytest.Session, mutant: Mutant | None, seconds: float) -> str:
-        pid = os.fork()
-        if not pid:
-            status = 3
-            try:
-                os.setsid()
-                nothing = os.open(os.devnull, os.O_RDWR)
-                os.dup2(nothing, 0)
-                if mutant is not None:
-                    self._apply(mutant)
-                try:
-                    pytest_runtestloop(session)
-                finally:
-                    status = 1 if session.testsfailed else 0
-            finally:
-                os._exit(status)
-        end = time.monotonic() + seconds
-        while True:
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                return {0: "survived", 3: "not applied"}.get(os.waitstatus_to_exitcode(status), "killed")
-            if time.monotonic() > end:
-                os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return "killed by the time limit"
-            time.sleep(0.01)
+    def _outcome(self, session: pytest.Session, mutant: Mutant | None, seconds: float) -> str:
+        child = FORK.Process(target=self._run, args=(session, mutant))
+        child.start()
+        child.join(seconds)
+        if child.exitcode is not None:
+            return {0: "survived", 3: "not applied"}.get(child.exitcode, "killed")
+        assert child.pid is not None
+        os.killpg(child.pid, signal.SIGKILL)
+        child.join()
+        return "killed by the time limit"
 
-    def _apply(self, mutant: Mutant) -> None:
-        """Replace the code of the function that the mutant is in."""
-        path = self._root / mutant.path
-        operator = get_operator(f"core/{mutant.operator}")()
-        source = mutate_code(path.read_text(encoding="utf-8"), operator, mutant.occurrence)
-        code: Any = compile(source, str(path), "exec", dont_inherit=True)
-        found: Any = importlib.import_module(mutant.path.removesuffix(".py").replace("/", "."))
-        for name in mutant.function.split("."):
-            [code] = [const for const in code.co_consts if getattr(const, "co_name", None) == name][-1:]
-            found = inspect.getattr_static(found, name)
-            for part in ("fget", "func", "__func__", "__wrapped__"):
-                found = getattr(found, part, found) if not isinstance(found, type) else found
-            if inspect.isfunction(found):
-                break
-        found.__code__ = code
-
-
-def run_part(root: Path, part: str, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
-    """Run the tests of a part on its mutants, in a child that has not imported the package yet."""
-    reader, writer = os.pipe()
-    with tempfile.TemporaryFile() as log:
-        pid = os.fork()
-        if not pid:
+    def _run(self, session: pytest.Session, mutant: Mutant | None) -> None:
+        status = 3
+        try:
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            if mutant is not None:
+                mutant.apply()
             status = 1
+            pytest_runtestloop(session)
+            status = int(session.testsfailed > 0)
+        finally:
+            os._exit(status)  # threads of the tests may still run
+
+
+def run_part(part: str, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
+    """Run the tests of a part on its mutants, in a child that has not imported the package yet."""
+    reader, writer = FORK.Pipe(duplex=False)
+
+    def collect() -> None:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        reader.close()
+        sys.exit(pytest.main([*OPTIONS, *PARTS[part][1]], plugins=[Session(mutants, writer.send)]))
+
+    with tempfile.TemporaryFile() as log:
+        child = FORK.Process(target=collect)
+        child.start()
+        writer.close()
+        while reader.poll(None):
             try:
-                os.close(reader)
-                os.dup2(log.fileno(), 1)
-                os.dup2(log.fileno(), 2)
-                os.chdir(root)
-                sys.path.insert(0, str(root))
-                with os.fdopen(writer, "w", buffering=1) as stream:
-                    numbers = {mutant: number for number, mutant in enumerate(mutants)}
-                    plugin = Session(
-                        root, mutants, lambda mutant, outcome: print(numbers[mutant], outcome, file=stream)
-                    )
-                    status = int(pytest.main([*OPTIONS, *PARTS[part][1]], plugins=[plugin]))
-            finally:
-                sys.stdout.flush()
-                os._exit(status)
-        os.close(writer)
-        with os.fdopen(reader) as lines:
-            for line in lines:
-                number, _, outcome = line.rstrip("\n").partition(" ")
-                tell(mutants[int(number)], outcome)
-        _, status = os.waitpid(pid, 0)
-        if os.waitstatus_to_exitcode(status):
+                tell(*reader.recv())
+            except EOFError:
+                break
+        child.join()
+        if child.exitcode:
             log.seek(0)
-            said = log.read().decode(errors="replace")
-            raise RuntimeError(f"the tests of {part} do not run:\n{said[-5000:]}")
+            raise RuntimeError(f"the tests of {part} do not run:\n{log.read().decode(errors='replace')[-5000:]}")
 
 
-def key_of(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["part"], row["path"], row["function"], row["operator"], row["line"], str(row["place"])
-
-
-def same_line(key: tuple[str, ...]) -> tuple[str, ...]:
+def line_of(row: Any) -> tuple[Any, ...]:
     """Return what is left of a key when its line moves to another file or function."""
-    part, _, _, *line = key
-    return part, *line
+    key = tuple(row[name] for name in Mutant._fields[:-1]) if isinstance(row, dict) else row.key
+    return key[0], *key[3:]
 
 
 def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list[Mutant], list[dict[str, Any]]]:
     """Return the mutants of an earlier run that still exist, and those that are lost."""
-    by_key: dict[tuple[str, ...], Mutant] = {}
-    by_line: dict[tuple[str, ...], list[Mutant]] = defaultdict(list)
+    by_line: dict[tuple[Any, ...], list[Mutant]] = defaultdict(list)
     for mutant in mutants:
-        by_key.setdefault(mutant.key, mutant)
-        by_line[same_line(mutant.key)].append(mutant)
+        by_line[line_of(mutant)].append(mutant)
     found, lost = [], []
     for row in earlier:
-        key = key_of(row)
-        moved = by_line[same_line(key)]
-        if key in by_key:
-            found.append(by_key[key])
-        elif len({mutant.path + mutant.function for mutant in moved}) == 1:
-            found.append(moved[0])
+        moved = by_line[line_of(row)]
+        stayed = [each for each in moved if (each.path, each.function) == (row["path"], row["function"])]
+        if stayed or len({each.path + each.function for each in moved}) == 1:
+            found.append((stayed or moved)[0])
         else:
             lost.append(row)
     return found, lost
@@ -341,41 +293,34 @@ def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=25, help="how many of each part (default: %(default)s)")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the working tree (default: this one)")
     parser.add_argument("--same-as", type=Path, help="the file of an earlier run, whose mutants are taken")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "mutants.json", help="the file of the outcomes")
     parser.add_argument("--part", choices=PARTS, action="append", help="some parts alone")
-    parser.add_argument("--list", action="store_true", help="print the sample only")
     options = parser.parse_args()
-    parts = options.part or list(PARTS)
-    mutants = all_mutants(options.root, parts)
-    lost: list[dict[str, Any]] = []
-    earlier: list[dict[str, Any]] = []
-    if options.same_as:
-        earlier = [row for row in json.loads(options.same_as.read_text())["mutants"] if row["part"] in parts]
-        chosen, lost = same(mutants, earlier)
-    else:
-        chosen = sample(mutants, options.count)
-    if options.list:
-        for mutant in chosen:
-            print(f"{mutant.path} {mutant.function}: {mutant.operator} {mutant.place}: {mutant.line}")
-        return 0
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    earlier = json.loads(options.same_as.read_text())["mutants"] if options.same_as else []
     rows: list[dict[str, Any]] = []
+    all_lost: list[dict[str, Any]] = []
 
     def tell(mutant: Mutant, outcome: str) -> None:
-        row = {name: getattr(mutant, name) for name in ("part", "path", "function", "operator", "line", "place")}
-        rows.append({**row, "outcome": outcome})
-        if outcome == "survived":
-            print(f"survived: {mutant.path} {mutant.function}: {mutant.operator}: {mutant.line}", flush=True)
+        row = mutant._asdict() | {"outcome": outcome}
+        del row["occurrence"]
+        rows.append(row)
+        if not outcome.startswith("killed"):
+            print(f"{outcome}: {mutant.path} {mutant.function}: {mutant.operator}: {mutant.line}", flush=True)
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"mutants": rows, "lost": lost}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"mutants": rows, "lost": all_lost}, indent=1) + "\n")
 
-    for part in parts:
-        of_part = [mutant for mutant in chosen if mutant.part == part]
-        if of_part:
-            print(f"{part}: {len(of_part)} mutants", flush=True)
-            run_part(options.root, part, of_part, tell)
-    report(rows, lost, earlier)
+    for part in options.part or PARTS:
+        found = {mutant.key: mutant for mutant in reversed(list(mutants_of(part)))}.values()
+        chosen = sorted(found, key=lambda mutant: mutant.rank)[: options.count]
+        if options.same_as:
+            chosen, lost = same(found, [row for row in earlier if row["part"] == part])
+            all_lost += lost
+        print(f"{part}: {len(chosen)} mutants", flush=True)
+        run_part(part, chosen, tell)
+    report(rows, all_lost, earlier)
     return 0
 
 
@@ -385,16 +330,16 @@ def report(rows: list[dict[str, Any]], lost: list[dict[str, Any]], earlier: list
     for row in rows:
         for part in (row["part"], "all"):
             total[part] += 1
-            killed[part] += row["outcome"] != "survived"
+            killed[part] += row["outcome"].startswith("killed")
     for part in total:
         print(f"{part}: {killed[part]} of {total[part]} mutants killed, {killed[part] / total[part]:.1%}")
     if earlier:
-        outcomes = {same_line(key_of(row)): row["outcome"] for row in rows}
-        before = [row for row in earlier if same_line(key_of(row)) in outcomes]
-        count = sum(row["outcome"] != "survived" for row in before)
+        outcomes = {line_of(row): row["outcome"] for row in rows}
+        before = [row for row in earlier if line_of(row) in outcomes]
+        count = sum(row["outcome"].startswith("killed") for row in before)
         print(f"the same mutants before: {count} of {len(before)} killed; {len(lost)} others are lost with their lines")
         for row in before:
-            if row["outcome"] != "survived" and outcomes[same_line(key_of(row))] == "survived":
+            if row["outcome"].startswith("killed") and outcomes[line_of(row)] == "survived":
                 print(f"was killed before: {row['path']} {row['function']}: {row['operator']}: {row['line']}")
 
 
