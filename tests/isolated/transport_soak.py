@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import os
 import random
 import resource
@@ -50,17 +52,39 @@ def text_of(number: int, size: int) -> str:
 
 
 class Check:
-    """Check that numbered messages arrive in order and whole."""
+    """Receives the numbered messages of the other side, checks that they arrive in order and whole, and counts them.
 
-    def __init__(self, seed: int, messages: int) -> None:
+    Args:
+        transport: It pauses reading for a moment at every multiple of `every`, if that is not zero.
+        seed: The seed of the other side's messages.
+    """
+
+    def __init__(self, transport: Connection, seed: int, messages: int, every: int = 0) -> None:
         self.received = 0
+        self.done: list[Any] = []
+        self.errors: list[Exception] = []
+        self.is_over = asyncio.Event()
+        self._transport, self._every = transport, every
         self._sizes = sizes(seed, messages)
+        transport.pauses_when_blocked = False
+        transport.onmessage = self._receive
+        transport.onerror = self.errors.append
 
-    def receive(self, content: Any) -> None:
+    def _receive(self, message: Any) -> None:
+        if getattr(message, "method", "") == "done":
+            self.done.append(message.params)
+            return
         number = self.received
-        if content != [number, text_of(number, self._sizes[number])]:
+        content = message.result if isinstance(message, Response) else message.params
+        if [getattr(message, "id", number), content] != [number, [number, text_of(number, self._sizes[number])]]:
+            self.is_over.set()
             raise AssertionError(f"message {number} is missing, torn or out of order")
         self.received += 1
+        if self._every and self.received % self._every == 0:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(0.002, self._transport.resume_reading)
+        if self.received == len(self._sizes):
+            self.is_over.set()
 
 
 async def send_all(transport: Connection, seed: int, messages: int) -> None:
@@ -69,40 +93,17 @@ async def send_all(transport: Connection, seed: int, messages: int) -> None:
         await transport.drain()
 
 
-def rest_now_and_then(transport: Connection, every: int) -> Callable[[int], None]:
-    """Return a function to call with each number: it pauses reading for a moment at every multiple of `every`."""
-
-    def rest(number: int) -> None:
-        if number % every == 0:
-            transport.pause_reading()
-            asyncio.get_running_loop().call_later(0.002, transport.resume_reading)
-
-    return rest
-
-
 def child_both_ways(messages: int, every: int) -> int:
     async def serve(transport: Connection) -> None:
-        check = Check(1, messages)
-        rest = rest_now_and_then(transport, every) if every else None
-        all_received = asyncio.Event()
-
-        def receive(message: Any) -> None:
-            check.receive(message.params)
-            if rest is not None:
-                rest(check.received)
-            if check.received == messages:
-                all_received.set()
-
         def fail(error: Exception) -> None:
             print(repr(error), file=sys.stderr)
             os._exit(3)
 
-        transport.pauses_when_blocked = False
-        transport.onmessage = receive
+        check = Check(transport, 1, messages, every)
         transport.onerror = fail
         await transport.start()
         await send_all(transport, 2, messages)
-        await all_received.wait()
+        await check.is_over.wait()
         transport.send(Notification("done", [check.received]))
         await transport.close()
 
@@ -111,7 +112,7 @@ def child_both_ways(messages: int, every: int) -> int:
 
 def child_echo(messages: int, every: int) -> int:
     async def serve(transport: Connection) -> None:
-        transport.onmessage = lambda message: transport.send(encode_result(message.id, message.params))  # type: ignore[union-attr]
+        transport.onmessage = lambda message: transport.send(encode_result(message.id, message.params))
         await transport.start()
 
     return run_stdio(serve, drain_seconds=60)
@@ -149,43 +150,21 @@ def child_killed(messages: int, every: int) -> int:
 CHILDREN = {"both": child_both_ways, "echo": child_echo, "slow-writer": child_slow_writer, "killed": child_killed}
 
 
-def child(name: str, messages: int, every: int = 0, **environment: str) -> StdioClient:
+async def started(name: str, seed: int, messages: int, every: int = 0, **environment: str) -> tuple[StdioClient, Check]:
+    """Start a child. Return its transport, and what receives its messages."""
     command = [sys.executable, "-m", "tests.isolated.transport_soak", "--loop", loops.current, "--child", name]
     command += ["--messages", str(messages), "--every", str(every)]
     transport = StdioClient(command, cwd=ROOT, env={**os.environ, **environment}, drain_seconds=60)
-    transport.pauses_when_blocked = False
-    return transport
-
-
-def record_errors(transport: Connection) -> list[Exception]:
-    errors: list[Exception] = []
-    transport.onerror = errors.append
-    return errors
+    check = Check(transport, seed, messages, every)
+    await transport.start()
+    return transport, check
 
 
 async def both_ways(messages: int, every: int = 0) -> None:
-    transport = child("both", messages, every)
-    errors = record_errors(transport)
-    check = Check(2, messages)
-    rest = rest_now_and_then(transport, every) if every else None
-    done: list[Any] = []
-
-    def receive(message: Any) -> None:
-        if message.method == "done":
-            done.append(message.params)
-        else:
-            check.receive(message.params)
-            if rest is not None:
-                rest(check.received)
-
-    transport.onmessage = receive
-    await transport.start()
+    transport, check = await started("both", 2, messages, every)
     await send_all(transport, 1, messages)
     await transport.wait_closed()
-    assert errors == []
-    assert check.received == messages
-    assert done == [[messages]]
-    assert transport.returncode == 0
+    assert (check.errors, check.received, check.done, transport.returncode) == ([], messages, [[messages]], 0)
 
 
 async def slow_readers(messages: int) -> None:
@@ -193,62 +172,33 @@ async def slow_readers(messages: int) -> None:
 
 
 async def echo(messages: int) -> None:
-    transport = child("echo", messages)
-    errors = record_errors(transport)
-    check = Check(1, messages)
-    rest = rest_now_and_then(transport, 100)
-
-    def receive(message: Any) -> None:
-        assert isinstance(message, Response)
-        assert message.id == check.received
-        check.receive(message.result)
-        rest(check.received)
-
-    transport.onmessage = receive
-    await transport.start()
+    transport, check = await started("echo", 1, messages, every=100)
     for number, size in enumerate(sizes(1, messages)):
         transport.send(encode_request(number, "echo", [number, text_of(number, size)]))
         await transport.drain()
-    while check.received < messages:
-        await asyncio.sleep(0.001)
-        assert errors == []
+    await check.is_over.wait()
     await transport.close()
-    assert errors == []
-    assert transport.returncode == 0
+    assert (check.errors, check.received, transport.returncode) == ([], messages, 0)
 
 
 async def slow_writer(messages: int) -> None:
-    transport = child("slow-writer", messages)
-    errors = record_errors(transport)
-    check = Check(2, messages)
-    transport.onmessage = lambda message: check.receive(message.params)  # type: ignore[union-attr]
-    await transport.start()
+    transport, check = await started("slow-writer", 2, messages)
     await transport.wait_closed()
-    assert errors == []
-    assert check.received == messages
-    assert transport.returncode == 0
+    assert (check.errors, check.received, transport.returncode) == ([], messages, 0)
 
 
 async def killed(messages: int) -> None:
     with tempfile.NamedTemporaryFile() as note:
-        transport = child("killed", messages, SOAK_NOTE=note.name)
-        errors = record_errors(transport)
-        check = Check(2, messages)
-        transport.onmessage = lambda message: check.receive(message.params)  # type: ignore[union-attr]
-        await transport.start()
-        lost = False
-        try:
-            for number in range(10**9):
+        transport, check = await started("killed", 2, messages, SOAK_NOTE=note.name)
+        with contextlib.suppress(ConnectionLost):
+            for number in itertools.count():
                 transport.send(Request(number, "m", [TEXT[: number % 5000]]))
                 await transport.drain()
                 await asyncio.sleep(0)
-        except ConnectionLost:
-            lost = True
         await transport.wait_closed()
-        assert lost
         assert check.received == int(note.read()) == messages // 2
         assert transport.returncode == -signal.SIGKILL
-        assert str(errors[-1]) == "the child process ended by signal 9"
+        assert str(check.errors[-1]) == "the child process ended by signal 9"
 
 
 SCENES: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
@@ -273,18 +223,14 @@ def main() -> None:
     with loops.running_on(options.loop):
         if options.child:
             sys.exit(CHILDREN[options.child](options.messages, options.every))
-        run(options)
-
-
-def run(options: argparse.Namespace) -> None:
-    total = sum(sizes(1, options.messages)) / 1e6
-    print(f"{options.messages} messages each way, {total:.0f} MB")
-    for name, scene in SCENES.items():
-        started = time.monotonic()
-        asyncio.run(asyncio.wait_for(scene(options.messages), options.seconds))
-        took = time.monotonic() - started
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{name:13} {took:6.1f} s, {options.messages / took:8,.0f} messages per second, {grown:.0f} MB maximum")
+        print(f"{options.messages} messages each way, {sum(sizes(1, options.messages)) / 1e6:.0f} MB")
+        for name, scene in SCENES.items():
+            began = time.monotonic()
+            asyncio.run(asyncio.wait_for(scene(options.messages), options.seconds))
+            took = time.monotonic() - began
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            rate = options.messages / took
+            print(f"{name:13} {took:6.1f} s, {rate:8,.0f} messages per second, {grown:.0f} MB maximum")
 
 
 if __name__ == "__main__":

@@ -27,11 +27,7 @@ async def of_a_cancelled_future(*arguments: Any) -> Any:
     await future
 
 
-ERRORS = [
-    ValueError("in secret-token"),
-    SystemExit("in secret-token"),
-    asyncio.CancelledError("in secret-token"),
-]
+ERRORS = [ValueError("in secret-token"), SystemExit("in secret-token"), asyncio.CancelledError("in secret-token")]
 
 FAILING_SYNC = [raising(error) for error in ERRORS]
 FAILING_ASYNC = [*map(raising_later, ERRORS), of_a_cancelled_future]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import types
+from typing import Any
 
 import pytest
+
+from jsonrpc_fast import Notification, Response
 
 from ..isolated import transport_soak
 from ..isolated.hostile_clients import MAX_BUFFERED_BYTES, attack
@@ -59,9 +63,15 @@ async def test_scene(scene: str) -> None:
 
 
 def test_a_lost_or_torn_message_is_found() -> None:
-    check = transport_soak.Check(1, 10)
+    transport: Any = types.SimpleNamespace()
+    check = transport_soak.Check(transport, 1, 10)
     size = transport_soak.sizes(1, 10)
-    check.receive([0, transport_soak.text_of(0, size[0])])
-    for wrong in ([2, transport_soak.text_of(2, size[2])], [1, transport_soak.text_of(1, size[1])[:-1]]):
-        with pytest.raises(AssertionError):
-            check.receive(wrong)
+    transport.onmessage(Notification("n", [0, transport_soak.text_of(0, size[0])]))
+    text = transport_soak.text_of(1, size[1])
+    for wrong in ([2, transport_soak.text_of(2, size[2])], [1, text[:-1]]):
+        with pytest.raises(AssertionError, match="message 1 is missing, torn or out of order"):
+            transport.onmessage(Notification("n", wrong))
+    with pytest.raises(AssertionError):
+        transport.onmessage(Response(2, [1, text]))
+    transport.onmessage(Response(1, [1, text]))
+    assert check.received == 2
