@@ -5,7 +5,7 @@ else are counts, not times: they are the same on a busy machine. Each figure com
 whose clients are plain sockets in another process.
 
 Rules:
-  - Instructions: callgrind counts the server between two marks (see instructions.py), over connections that open, call
+  - Instructions: callgrind counts the server between two marks, over connections that open, call
     once and close.
   - Memory of an idle session: tracemalloc, after each has served one call. OpenSSL and the kernel's pages are not in
     it, so the resident memory stands beside it.
@@ -19,6 +19,8 @@ import asyncio
 import gc
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +37,6 @@ from tests.support import loops
 from tests.support.certificates import contexts
 from tests.support.mcp_http import Exchange, begin_session
 
-from .instructions import counted
 from .pages import HERE, markdown
 
 HOST: Final = "127.0.0.1"
@@ -384,16 +385,30 @@ def count(mode: str, name: str = "jsonrpc_fast", kind: str = "tcp") -> Counts:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def instructions(name: str, kind: str = "tcp") -> float | None:
-    """Return the instructions of one connection in the server; None if valgrind is not installed."""
-    counts = counted("benchmarks.connections", "--serve", name, kind, "churn")
-    return None if counts is None else counts[0] / CHURNED
+def instructions(name: str) -> float | None:
+    """Return the instructions of one connection over TCP in the server; None if valgrind is not installed.
+
+    Callgrind writes a dump at each call of the C function `getppid`: the second one counts what is between the marks.
+    """
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        output = f"{folder}/calls"
+        options = ("--tool=callgrind", f"--callgrind-out-file={output}", "--dump-before=getppid")
+        environment = {**os.environ, "PYTHONHASHSEED": "1"}
+        serve = ("-m", "benchmarks.connections", "--serve", name, "tcp", "churn")
+        run = (valgrind, "-q", *options, sys.executable, *serve)
+        subprocess.run(run, cwd=HERE.parent, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=3600)
+        total = re.search(r"^totals: (\d+)", Path(f"{output}.2").read_text(), re.MULTILINE)
+    assert total is not None
+    return int(total[1]) / CHURNED
 
 
 KINDS: Final = ("tcp", "unix", "websocket", "tls", "wss", "mcp")
 
 
-def table(counts_instructions: bool = True) -> str:
+def table() -> str:
     """Measure everything, and return the table."""
     rows: list[tuple[str, ...]] = [
         ("connection", "instructions, 1000", "of streams", "idle KiB", "resident KiB", "objects left", "KiB left")
@@ -402,7 +417,7 @@ def table(counts_instructions: bool = True) -> str:
     contestants += [("jsonrpc_fast", kind) for kind in KINDS]
     base: float | None = None
     for name, kind in contestants:
-        total = instructions(name, kind) if counts_instructions and kind == "tcp" else None
+        total = instructions(name) if kind == "tcp" else None
         base = base or total
         cells = [f"{name}, {kind}", "", ""]
         if total is not None and base is not None:
@@ -463,7 +478,6 @@ def fairness(rounds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-instructions", action="store_true", help="leave out what needs valgrind")
     parser.add_argument("--serve", nargs=3, metavar=("NAME", "KIND", "MODE"), help=argparse.SUPPRESS)
     parser.add_argument("--loop", default="asyncio", help=argparse.SUPPRESS)
     parser.add_argument("--fairness", type=int, metavar="ROUNDS", help="measure polite clients beside floods")
@@ -478,7 +492,7 @@ def main() -> None:
         for name, figure in count("scale").items():
             print(f"{name:40} {figure:,.2f}")
     else:
-        print(table(not options.no_instructions))
+        print(table())
 
 
 if __name__ == "__main__":

@@ -10,23 +10,10 @@ import gc
 import tracemalloc
 from typing import Any, Final
 
-from . import peers
 from .contests import Contestant, decoders
 from .data import payloads
-from .pages import markdown
+from .site import KEEPERS, KEPT
 
-MESSAGES: Final = ("tiny_request", "small_request", "tools_call_217", "tools_call_325", "tools_call_response")
-DOCUMENTS: Final = ("tools_list_14k", "completion_80k", "logs_1m", "blob_1m")
-CONTESTANTS: Final = (
-    peers.CORE,
-    peers.CORE_RAW,
-    peers.ORJSON,
-    peers.MSGSPEC,
-    peers.MSGSPEC_UNTRACKED,
-    peers.MSGSPEC_RAW,
-    peers.PYDANTIC_CORE,
-    peers.PYDANTIC,
-)
 BYTES_DECODED: Final = 300_000
 FREE_OBJECTS: Final = 5000
 """More objects than any of CPython's free lists holds."""
@@ -42,9 +29,9 @@ def measure() -> Kept:
         name: {
             contestant.name: kept(contestant, messages[name].text)
             for contestant in decoders(messages[name])
-            if contestant.name in CONTESTANTS
+            if contestant.name in KEEPERS
         }
-        for name in (*MESSAGES, *DOCUMENTS)
+        for name in KEPT
     }
 
 
@@ -69,17 +56,3 @@ def kept(contestant: Contestant, text: bytes) -> float:
         tracemalloc.stop()
     del first
     return round(size / count, 1)
-
-
-def table(figures: dict[str, Any]) -> str:
-    """Return the memory as Markdown: bytes per message for small messages, MB per MB of text for large ones."""
-    found: Kept = figures["bytes_kept"]
-    names = [name for name in CONTESTANTS if any(name in by_name for by_name in found.values())]
-    rows: list[tuple[str, ...]] = [("payload", *names)]
-    sizes = {name: len(payload.text) for name, payload in payloads().items()}
-    for payload, by_name in found.items():
-        unit, scale = ("bytes", 1.0) if payload in MESSAGES else ("MB per MB", 1 / sizes[payload])
-        shown = "{:,.0f}" if payload in MESSAGES else "{:.2f}"
-        cells = [shown.format(by_name[name] * scale) if name in by_name else "" for name in names]
-        rows.append((f"{payload}, {unit}", *cells))
-    return markdown(rows)

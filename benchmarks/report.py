@@ -19,7 +19,7 @@ import orjson
 
 import jsonrpc_fast
 
-from . import bars, instructions, memory, peers, site
+from . import bars, memory, peers, site
 from .bars import Times
 from .contests import WORKS, entered
 from .data import CORPORA, sizes
@@ -104,12 +104,11 @@ def full_table(figures: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def text(figures: dict[str, Any], counts: instructions.Counts | None) -> str:
+def text(figures: dict[str, Any]) -> str:
     """Return the whole report as Markdown, the bars last."""
     sections = {
         "Every contestant": full_table(figures),
-        "Memory kept": memory.table(figures),
-        "Instructions": "Not counted: valgrind is not installed." if counts is None else instructions.table(counts),
+        "Memory kept": site.kept(figures),
         "Versions and machine": "\n".join([f"- {name}: {value}" for name, value in figures["facts"].items()]),
         "Bars": bars.table(figures),
     }
@@ -134,7 +133,7 @@ def main() -> None:
     arguments.json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     if arguments.no_plot:
         return
-    print(text(figures, instructions.measure()))
+    print(text(figures))
     if arguments.json == FIGURES:
         write(site.sections(figures), *site.PAGES)
         site.plot(figures, site.PLOT)

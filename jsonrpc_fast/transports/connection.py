@@ -502,10 +502,11 @@ class Connection(Outbox):
                 items += self._decoded(self._decoder.feed, b"", STEP_ITEMS)
             self.run_callback("onread", self.onread, items)
         respond, state = self.respond, self._state
+        late = None  # the first is in time: a busy machine may take the whole turn from this process before it
         pending = iter(items)
         try:
             for item in pending:
-                if end is not None and monotonic() >= end:
+                if late is not None and monotonic() >= late:
                     end = None
                     if self.onlate is not None:
                         self.run_callback("onlate", self.onlate)
@@ -524,6 +525,7 @@ class Connection(Outbox):
                         self._count_faults([one for one in item if type(one) is ParseError])
                 if self._state is not state:
                     return
+                late = end
         except BaseException:  # one of `errors.LOOP_EXITS`; the messages behind it are delivered all the same
             self._deliver(list(pending))
             raise

@@ -27,7 +27,7 @@ from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outco
 from jsonrpc_fast.transports import connection, memory_pair
 
 from ..support.memory import collect
-from ..support.session_pairs import Faults, session_and_wire, sessions
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import eventually, forever, settle
 
@@ -721,6 +721,19 @@ async def test_a_batch_of_requests_over_several_turns_is_answered_by_one_array(m
     async with session_and_wire({"f": lambda number: number}) as (_, wire):
         wire.send(encode([Request(number, "f", [number]) for number in range(200)]))
         assert await wire.next() == [Response(number, number) for number in range(200)]
+
+
+async def test_the_fault_that_closes_a_connection_is_answered_although_the_turn_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)
+    one, other = memory_pair(max_faults=0)
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, hooks=Faults()):
+        wire.send(b"{}\n")
+        assert (await wire.next()).error.code == -32600
+    await other.disconnect()
 
 
 @pytest.fixture(autouse=True)
