@@ -58,6 +58,8 @@ else:
         # After a second `Py_Initialize` its functions know no keywords.
         if engine.loads(engine.dumps([1, "a"], option=engine.OPT_SORT_KEYS)) != [1, "a"]:
             ORJSON_FAULT = "orjson does not read what it has written"
+        elif not hasattr(engine, "Fragment"):  # it was installed without the package's requirements
+            ORJSON_FAULT = f"orjson {engine.__version__} is too old"
     except ImportError as error:
         ORJSON_FAULT = str(error)
     except Exception as error:  # the package must be importable whatever is wrong with it

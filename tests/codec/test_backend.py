@@ -134,26 +134,24 @@ def test_an_import_that_is_interrupted_at_every_call(kind: str) -> None:
         check_interrupted([(number, kind) for number in range(start, min(start + 100, calls + 1))])
 
 
-STAND_IN = "jsonrpc_fast.codec._core"
-
-
-def selected(core: str, **variables: str) -> list[Any]:
-    """BACKEND and CORE_FAULT where the core is a module of this text."""
+def selected(text: str, name: str = "jsonrpc_fast.codec._core", **variables: str) -> list[Any]:
+    """BACKEND, and CORE_FAULT or ORJSON_FAULT, where the core, or orjson, is a module of this text."""
+    fault = "backend.CORE_FAULT" if name.endswith("_core") else "backend.ORJSON_FAULT"
     code = f"""
 import sys, types, json
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == {STAND_IN!r}:
+        if name == {name!r}:
             import importlib.util
             return importlib.util.spec_from_loader(name, self)
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        exec({core!r}, module.__dict__)
+        exec({text!r}, module.__dict__)
 sys.meta_path.insert(0, Finder())
 import jsonrpc_fast
 exec({USE!r})
-print(json.dumps([jsonrpc_fast.BACKEND, backend.CORE_FAULT]))
+print(json.dumps([jsonrpc_fast.BACKEND, {fault}]))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment(**variables)
@@ -190,6 +188,32 @@ def test_a_core_that_does_not_prove_itself(decode: str) -> None:
     backend, fault = selected(core)
     assert backend == "python"
     assert fault.startswith("the core cannot be used: ")
+
+
+OLD_ORJSON = """
+import json
+OPT_SORT_KEYS = 32
+loads = json.loads
+__version__ = "3.8.3"
+
+def dumps(value, default=None, option=0):
+    return json.dumps(value).encode()
+"""
+
+
+@pytest.mark.ci
+@rows(
+    ("orjson", "fault"),
+    [
+        ("raise ImportError('this Python is another one')", "this Python is another one"),
+        ("", "orjson cannot be used: AttributeError: module 'orjson' has no attribute 'loads'"),
+        (OLD_ORJSON, "orjson 3.8.3 is too old"),
+        (OLD_ORJSON.replace("json.loads", "len"), "orjson does not read what it has written"),
+    ],
+)
+@pytest.mark.parametrize("pure", ["0", "1"])
+def test_an_orjson_that_cannot_be_used(orjson: str, fault: str, pure: str) -> None:
+    assert selected(orjson, "orjson", JSONRPC_FAST_PURE=pure) == ["python" if pure == "1" else "cython", fault]
 
 
 PLAIN = f"""
