@@ -48,7 +48,8 @@ class Handlers:
         discover: Mapping[str, str] | None = None,
     ) -> None:
         check_type("handlers", functions, Mapping, may_be_none=True)
-        check_type("middleware", middleware, Sequence)
+        if middleware != ():  # `isinstance` of a tuple and an abstract class runs Python code each time
+            check_type("middleware", middleware, Sequence)
         for function in middleware:
             check_callable("a function of middleware", function, may_be_none=False)
         check_seconds("timeout", timeout, may_be_infinite=True)
