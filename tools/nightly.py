@@ -24,7 +24,7 @@ from .programs import FREE_THREADED, PROGRAMS, PYTHONS
 
 FOLDER: Final = ROOT / "build" / "nightly"
 ROWS: Final = FOLDER / "rows.ndjson"
-LENGTHS: Final = ("--seconds", "--conversations", "--iterations")
+LENGTHS: Final = ("--seconds", "--conversations", "--iterations", "--calls", "--streams", "--closes")
 """The options that say how long a run is."""
 TODAY: Final = time.strftime("%Y%m%d")
 """The seed. It changes each day, and the report of a failure can name it."""
@@ -47,7 +47,10 @@ NIGHTLY: Final[list[tuple[str, ...]]] = [
     ("simulation", "--conversations", "1000000", "--first", TODAY),
     *[(*CHAOS, loop) for loop in ("asyncio", "uvloop", "debug")],
     (*CHAOS, "uvloop", "--together"),
-    *[("soak", f"tests.isolated.{name}") for name in ("transport_soak", "tls_closes", "mcp_hostile")],
+    *[("soak", f"tests.isolated.{name}") for name in ("transport_soak", "mcp_hostile", "rough_ends")],
+    ("soak", "tests.isolated.tls_closes", "--closes", "10000"),
+    ("soak", "tests.isolated.nats_load", "--calls", "100000"),
+    ("soak", "tests.isolated.mcp_resumption", "--streams", "1000", "--seed", TODAY),
     ("threads", "--seconds", "600", "--seed", TODAY),
     ("thread_sanitizer", "--seconds", "600", "--seed", TODAY),
     ("sanitized",),

@@ -224,9 +224,10 @@ class Exchange(MessageStream):
         MessageStream.end(self)
 
     def abort(self) -> None:
-        """End all requests with an error."""
+        """End all requests with an error that says why."""
+        text = "the server or the session was closed before the function ended"
         for request in [*self.requests]:
-            self.settle(request, encode_error(request.id, ErrorCode.INTERNAL_ERROR, "Internal error", delimited=False))
+            self.settle(request, encode_error(request.id, ErrorCode.INTERNAL_ERROR, text, delimited=False))
             request.cancel()
 
     def cancel(self) -> None:

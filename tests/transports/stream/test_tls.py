@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,6 +22,7 @@ from ...isolated.tls_closes import close_many_times
 from ...support.certificates import contexts, new_client_context
 from ...support.clock import moving_clock
 from ...support.memory import measured
+from ...support.session_pairs import Faults
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, echo, serving
 from ...support.waiting import eventually, settle
@@ -363,3 +366,59 @@ async def test_the_system_probes_silent_peers() -> None:
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
         await client.close()
+
+
+@rows("inside", [False, True])
+@rows("announced", [False, True])
+async def test_a_peer_that_ends_its_stream_inside_a_message_is_told_from_one_that_ends_it_after_one(
+    inside: bool, announced: bool
+) -> None:
+    """With close_notify or without: a message that was cut off shows itself."""
+
+    def serve(listening: socket.socket) -> None:
+        connection = contexts()[0].wrap_socket(listening.accept()[0], server_side=True)
+        connection.recv(1000)
+        connection.sendall(b'{"jsonrpc":"2.0","method":"x"}\n' + b'{"jsonrpc":"2.0","id' * inside)
+        with contextlib.suppress(OSError):
+            if announced:
+                connection.unwrap()
+            else:
+                connection.shutdown(socket.SHUT_WR)
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = asyncio.ensure_future(asyncio.to_thread(serve, listening))
+        client = TcpClient("127.0.0.1", listening.getsockname()[1], ssl=contexts()[1])
+        async with Session(client, hooks=Faults()) as session:
+            with pytest.raises(ConnectionLost) as caught:
+                await session.call("x")
+        await peer
+    cut = "the connection broke: the stream ended inside a message"
+    assert str(caught.value) == (cut if inside else "the connection is closed")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@rows("version, letter, goes_on", [("-tls1_3", b"K", True), ("-tls1_2", b"R", False)])
+@pytest.mark.ci
+async def test_a_client_may_ask_for_new_keys_and_not_negotiate_again(
+    version: str, letter: bytes, goes_on: bool
+) -> None:
+    pipe = asyncio.subprocess.PIPE
+    request = b'{"jsonrpc":"2.0","id":7,"method":"add","params":[1,2]}\n'
+    async with secured(serve_session) as server:
+        command = ("openssl", "s_client", version, "-connect", f"127.0.0.1:{server.address[1]}")
+        client = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stderr is not None
+        client.stdin.write(request)
+        await client.stdout.readuntil(b'{"jsonrpc":"2.0","id":7,"result":3}\n')
+        client.stdin.write(letter + b"\n")  # a command of the program
+        await client.stderr.readuntil(b"KEYUPDATE\n" if goes_on else b"RENEGOTIATING\n")
+        client.stdin.write(request)
+        if goes_on:
+            await client.stdout.readuntil(b'{"jsonrpc":"2.0","id":7,"result":3}\n')
+        answers, _ = await client.communicate(b"")
+        assert b"jsonrpc" not in answers
+        async with Session(client_of(server)) as session:  # others are served
+            assert await session.call("add", [1, 2]) == 3
