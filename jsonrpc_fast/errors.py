@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
-from .support import logger_of, shorten
+from .support import logger_of, shorten, within
 from .types import UNSET, MessageId
 
 
@@ -114,20 +114,33 @@ class HttpStatusError(RuntimeError):
         headers: The headers of the HTTP response.
         body: The beginning of its body.
         body_bytes: The size of its body that was read; None: that of `body`. The text says if there is more.
+        exchange: What the text says of the exchange: from which server, to which call.
     """
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, body_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        body_bytes: int | None = None,
+        exchange: str = "",
+    ) -> None:
         # All arguments: a pickled exception is made from its `args`.
-        super().__init__(status, headers, body, body_bytes)
+        super().__init__(status, headers, body, body_bytes, exchange)
         self.status = status
         self.headers = headers
         self.body = body
         self.body_bytes: int = len(body) if body_bytes is None else body_bytes
+        self.exchange = exchange
 
     # Not the default, which is the `args`: headers and body may contain secrets, and the text goes to logs.
     def __str__(self) -> str:
+        from http import HTTPStatus  # not needed by the codec
+
+        reason = f" ({HTTPStatus(self.status).phrase})" if self.status in set(HTTPStatus) else ""
         cut = f"; the body is cut to {len(self.body)} of {self.body_bytes} bytes"
-        return f"HTTP status {self.status}{cut if self.body_bytes > len(self.body) else ''}"
+        more = cut if self.body_bytes > len(self.body) else ""
+        return f"HTTP status {self.status}{reason}{self.exchange}{more}"
 
 
 class ConnectionLost(ConnectionError):
@@ -161,6 +174,11 @@ def lost(closed: str, broke: str, fault: Exception | None) -> ConnectionLost:
 
 class CallTimeout(TimeoutError):
     """No response arrived before the deadline of a call. The peer may still work on the request."""
+
+
+def no_response(to: str, seconds: float | None, reason: str = "") -> CallTimeout:
+    """Return the exception for a call whose response did not come within these seconds; None: a limit elsewhere."""
+    return CallTimeout(f"no response to {to} came {within(seconds)}{reason}")
 
 
 class EventsLost(LookupError):

@@ -553,6 +553,11 @@ def shorten(value: object) -> str:
     return _shortener.repr(value)
 
 
+def within(seconds: float | None) -> str:
+    """Return what a text says of a time that was too short: "in 5 s", or "in time" if it is not known."""
+    return "in time" if seconds is None else f"in {round(seconds, 3):g} s"
+
+
 def loader(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package (PEP 562).
 

@@ -25,6 +25,7 @@ from .library import (
     Inflater,
     check_client,
     coding_of,
+    exchange_with,
     received_chunks,
     received_chunks_async,
     refuse_httpx,
@@ -93,7 +94,9 @@ class _BaseClient(ExchangeClient, Generic[C]):
         try:
             return Inflater(coding_of(response))
         except InvalidResponse as error:
-            raise ReadResponse(response.status_code, response.headers, b"").fault(str(error)) from None
+            raise ReadResponse(response.status_code, response.headers, b"", exchange_with(response.url)).fault(
+                str(error)
+            ) from None
 
     def _collect(self, pieces: Iterable[bytes], received: bytearray) -> None:
         """Add pieces to what was received, within its maximum size."""
@@ -164,12 +167,12 @@ class HttpClient(_BaseClient[httpx2.Client], BlockingBatchCaller):
                 inflater = self._inflater(response)
                 for chunk in received_chunks(response):
                     if end is not None and time.monotonic() > end:
-                        raise CallTimeout("no response arrived in time")
+                        raise CallTimeout
                     self._collect(inflater.feed(chunk), received)
                 inflater.finish()
         except ERRORS as error:
             raise translated(error) from error
-        return ReadResponse(response.status_code, response.headers, bytes(received))
+        return ReadResponse(response.status_code, response.headers, bytes(received), exchange_with(response.url))
 
 
 class AsyncHttpClient(_BaseClient[httpx2.AsyncClient], BatchCaller):
@@ -213,5 +216,5 @@ class AsyncHttpClient(_BaseClient[httpx2.AsyncClient], BatchCaller):
         except ERRORS as error:
             raise translated(error) from error
         except TimeoutError as error:
-            raise CallTimeout("no response arrived in time") from error
-        return ReadResponse(response.status_code, response.headers, bytes(received))
+            raise CallTimeout from error
+        return ReadResponse(response.status_code, response.headers, bytes(received), exchange_with(response.url))

@@ -18,11 +18,11 @@ from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec.encoders import Encoders
-from ..errors import HttpStatusError, InvalidResponse, RpcError, malformed
+from ..errors import CallTimeout, HttpStatusError, InvalidResponse, RpcError, malformed, no_response
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import CLIENT, Profile, check_batches, check_profile, is_at_least_as_strict
-from ..support import check_callable, check_seconds, check_type
+from ..support import check_callable, check_seconds, check_type, shorten
 from ..types import UNSET, Unset
 
 __all__ = ["ExchangeClient", "ReadResponse"]
@@ -33,19 +33,21 @@ class ReadResponse:
     """An HTTP response that was received as a whole.
 
     Attributes:
+        exchange: See `HttpStatusError`.
         is_success: Whether the status is 2xx.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    exchange: str = ""
 
     @property
     def is_success(self) -> bool:
         return 200 <= self.status < 300
 
     def status_error(self) -> HttpStatusError:
-        return HttpStatusError(self.status, dict(self.headers), self.body[:4096], len(self.body))
+        return HttpStatusError(self.status, dict(self.headers), self.body[:4096], len(self.body), self.exchange)
 
     def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
         """Return the exception for an HTTP response that contains no response to the call."""
@@ -90,7 +92,18 @@ class ExchangeClient:
         return timeout
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
+        """Send a text and return the response. The text of its CallTimeout is what else is known."""
         raise NotImplementedError
+
+    async def _response(
+        self, to: str, body: bytes, seconds: float | None, headers: Mapping[str, str] | None
+    ) -> ReadResponse:
+        try:
+            response = await self._post(body, seconds, headers)
+        except CallTimeout as error:
+            raise no_response(to, seconds, str(error)) from error.__cause__
+        response.exchange += f" to {to}"
+        return response
 
     async def _send(
         self,
@@ -107,7 +120,7 @@ class ExchangeClient:
         id = next(self._ids) if is_call else None
         text = self._encode_call(method, params, UNSET if id is None else id, extra=self._members(extra))
         with exchange(self._hooks, {id: method}) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
+            response = await self._response(shorten(method), text, seconds, sent.headers(headers))
             if id is None:
                 return self._check_notified(response)
             return self._read_result(response, id, is_typed)
@@ -124,7 +137,7 @@ class ExchangeClient:
         seconds = self._seconds_of(timeout)
         ids, calls, text = self._encode_batch(items, self._members(extra))
         with exchange(self._hooks, calls) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
+            response = await self._response(f"a batch of {len(ids)}", text, seconds, sent.headers(headers))
             found = dict(zip(calls, sent.settled(self._read_results(response, calls, is_typed)), strict=True))
         return [None if id is None else found[id] for id in ids]
 

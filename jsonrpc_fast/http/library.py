@@ -20,14 +20,25 @@ try:
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
-__all__ = ["ERRORS", "check_client", "pieces_of", "refuse_httpx", "tls_context", "translated", "url_of"]
+__all__ = [
+    "ERRORS",
+    "check_client",
+    "exchange_with",
+    "pieces_of",
+    "refuse_httpx",
+    "tls_context",
+    "translated",
+    "url_of",
+]
 
 ERRORS: Final = (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError)
 """The exceptions of the library. The last two report a malformed `Location` header, which it parses even if it does not
 follow redirects."""
 
 _TRANSLATIONS: Final[tuple[tuple[type[Exception], type[Exception], str], ...]] = (
-    (httpx2.TimeoutException, CallTimeout, "no response arrived in time"),
+    (httpx2.ConnectTimeout, CallTimeout, ": no connection was made"),
+    (httpx2.PoolTimeout, CallTimeout, ": all connections of the HTTP client are in use"),
+    (httpx2.TimeoutException, CallTimeout, ""),
     (httpx2.DecodingError, InvalidResponse, "the content coding of the response is malformed"),
     (httpx2.RemoteProtocolError, ConnectionLost, "the server closed the connection early, or its HTTP is malformed"),
     (httpx2.LocalProtocolError, ConnectionLost, "the HTTP request is malformed"),
@@ -106,6 +117,12 @@ def translated(error: Exception) -> Exception:
     if not isinstance(error, httpx2.HTTPError):
         return InvalidResponse("the location of the response is malformed")
     return ConnectionLost(str(error) or type(error).__name__)
+
+
+def exchange_with(url: httpx2.URL) -> str:
+    """Return what the text of an HttpStatusError says of the server: nothing that may be secret."""
+    parts = [part if len(part) <= 20 else "..." for part in url.path.split("/")]  # a long part may be a key
+    return f" from {url.scheme}://{url.netloc.decode()}{'/'.join(parts)}"
 
 
 def tls_context() -> Any:

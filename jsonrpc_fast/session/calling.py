@@ -29,7 +29,7 @@ from ..codec._backend import decoded
 from ..errors import ConnectionLost, StateError
 from ..handlers.caller import BatchItem, Caller, several_params
 from ..profile import check_batches
-from ..support import check_seconds
+from ..support import check_seconds, shorten
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.connection import Connection
 from ..transports.protocol import Transport
@@ -104,7 +104,7 @@ class Calling(StreamCaller):
             if timeout is not UNSET:
                 self.seconds_of(timeout)  # checked even if it is not needed
             if self._must_wait(0):
-                await self._wait_to_notify(timeout)
+                await self._wait_to_notify(timeout, method)
             if self._driver.loop is None:
                 self._started_loop()  # raises
             self._engine.notify(method, params, destination, extra)
@@ -118,7 +118,7 @@ class Calling(StreamCaller):
             # The only call of a handler is sent at once: if all calls of both peers waited for calls back, none would
             # end.
             if not is_only and self._must_wait(1):
-                timeout = await self.wait_to_send(1, timeout)
+                timeout = await self.wait_to_send(1, timeout, method)
             future = self._started_loop().create_future()
             seconds: Any = self._engine.rules.timeout if timeout is UNSET else timeout
             call = self._engine.call(
@@ -201,7 +201,7 @@ class Calling(StreamCaller):
             raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
         with waits_for_peer() as may_exceed:
             if not may_exceed:
-                timeout = await self.wait_to_send(count, timeout)
+                timeout = await self.wait_to_send(count, timeout, "")
             return await self._call_batch(items, count, timeout, may_exceed, extra)
 
     async def _call_batch(
@@ -275,21 +275,21 @@ class Calling(StreamCaller):
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
         if self._must_wait(0):
-            await self._wait_to_notify(UNSET)
+            await self._wait_to_notify(UNSET, method)
         # From here on the other thread cannot cancel it.
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def _wait_to_notify(self, timeout: float | Unset | None) -> None:
+    async def _wait_to_notify(self, timeout: float | Unset | None, method: str) -> None:
         seconds = None if timeout is UNSET else self.seconds_of(timeout)
         run = running()
         if run is None or run.state == "ended":
-            await self.wait_to_send(0, seconds)
+            await self.wait_to_send(0, seconds, method)
         elif not self._reads or self._driver.handler_queue.waiters:
             # Not behind calls that wait for others to end: these may need this handler first, like its call.
             deadline = inf if seconds is None else self._driver.time() + seconds
             with waits_for_peer():
-                await self._driver.handler_queue.wait(self._may_write, deadline)
+                await self._driver.handler_queue.wait(self._may_write, deadline, shorten(method))
 
     def notify_soon(
         self,
@@ -356,7 +356,7 @@ class Calling(StreamCaller):
         idle_seconds = self.seconds_of(idle_timeout)
 
         async def begin() -> Items:
-            seconds = await self.wait_to_send(1, timeout)
+            seconds = await self.wait_to_send(1, timeout, method)
             items = Items(engine, loop, self._driver.has_waiters, max_items)
             items.call = engine.call(
                 method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
@@ -435,7 +435,7 @@ class Calling(StreamCaller):
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         return timeout
 
-    async def wait_to_send(self, calls: int, timeout: float | Unset | None) -> float | None:
+    async def wait_to_send(self, calls: int, timeout: float | Unset | None, method: str) -> float | None:
         """Wait until this many more calls may be sent, and return the remaining timeout.
 
         Returns at once if the session is closed; sending then raises the error. Raises CallTimeout if no room became
@@ -446,7 +446,8 @@ class Calling(StreamCaller):
             return seconds
         time = self._driver.time
         deadline = inf if seconds is None else time() + seconds
-        await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), deadline)
+        what = shorten(method) if method else f"a batch of {calls}"
+        await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), deadline, what)
         return None if seconds is None else max(0.0, deadline - time())
 
     def _must_wait(self, calls: int) -> bool:

@@ -33,11 +33,21 @@ from typing import Any, Final
 from ..codec import Error, Notification, ParseError, Request, Response
 from ..codec._backend import decoded
 from ..codes import RPC_MESSAGES, ErrorCode, ParseErrorCode
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, lost, malformed, run_callback
+from ..errors import (
+    CallCancelled,
+    CallTimeout,
+    ConnectionLost,
+    RpcError,
+    StateError,
+    lost,
+    malformed,
+    no_response,
+    run_callback,
+)
 from ..handlers import Handlers
 from ..hooks import Outcome
 from ..profile import CLIENT, is_at_least_as_strict
-from ..support import cancelled_errors
+from ..support import cancelled_errors, shorten
 from ..types import UNSET, MessageId, Unset
 from .calls import Call, Calls
 from .conventions import Cancellation, Goodbye, Progress, Withdrawn, look_ahead
@@ -548,6 +558,8 @@ class Engine(Serving):
 
     def fail(self, id: MessageId, error: Exception) -> None:
         """Settle a call whose response cannot arrive, because the exchange that carries it failed."""
+        if isinstance(error, CallTimeout) and (known := self.calls.find(id)) is not None:
+            error = no_response(shorten(known.method), None, f": {error}")
         call = self.calls.fail(id, error)
         if call is not None:
             self._settled(call)
@@ -572,15 +584,17 @@ class Engine(Serving):
             closed += _SILENCE.format("")
         return lost(closed, "the connection broke", self.fault)
 
-    def _timeout(self) -> CallTimeout:
-        text = "no response came in time"
+    def _timeout(self, call: Call) -> CallTimeout:
+        seconds, text = call.expires - call.started, ""
+        if call.idle_seconds is not None and call.deadline() < call.expires:
+            seconds, text = call.idle_seconds, " without progress"
         if self._unsettled is not None:
             text = _with_fault(text, self._unsettled)
         elif self.driver.heard == "nothing":
             text += _SILENCE.format("still be busy, or ")
         elif self.driver.heard == "a part":
             text += _PART
-        error = CallTimeout(text)
+        error = no_response(shorten(call.method), seconds, text)
         error.__cause__ = self._unsettled
         return error
 
@@ -598,7 +612,7 @@ class Engine(Serving):
             is_lenient = is_at_least_as_strict(CLIENT, self.rules.encoders.profile)
             error = malformed(fault, is_lenient) if isinstance(fault, ParseError) else fault
         elif outcome is Outcome.TIMEOUT:
-            error = self._timeout()
+            error = self._timeout(call)
         elif outcome is Outcome.CANCELLED:
             error = CallCancelled("the call was cancelled")
         else:

@@ -22,7 +22,7 @@ from ..codec._backend import ServedCoroutine
 from ..errors import CallTimeout, ConnectionLost, StateError
 from ..handlers import RequestContext
 from ..handlers.awaiting import OuterCoroutine
-from ..support import Waiters
+from ..support import Waiters, within
 from ..transports.connection import Connection, turns
 from ..transports.protocol import Transport
 from .calls import Call
@@ -252,19 +252,19 @@ class WaitQueue:
     def __len__(self) -> int:
         return len(self.waiters)
 
-    async def wait(self, may_pass: Callable[[bool], bool], deadline: float = inf) -> None:
+    async def wait(self, may_pass: Callable[[bool], bool], deadline: float = inf, what: str = "") -> None:
         """Wait until all earlier waiters have left and `may_pass` returns True.
 
         It is called when the caller becomes the first waiter, and after each `wake`, with the `has_drained` of that.
         The next waiter checks only after the caller has yielded to the loop. Raises CallTimeout when the deadline has
-        passed.
+        passed: `what` could not be sent.
         """
         loop = asyncio.get_running_loop()
         place = object()
         if self.waiters is _NONE:
             self.waiters = OrderedDict()
         self.waiters[place] = None
-        is_late = False
+        is_late, begun = False, loop.time()
 
         def expire() -> None:
             # A wake-up in the same turn of the loop must not hide the deadline.
@@ -279,7 +279,8 @@ class WaitQueue:
                 waiter = self.waiters[place] = loop.create_future()
                 has_drained = await waiter
                 if is_late:
-                    raise CallTimeout("the call could not be sent in time")
+                    reason = "too many calls are in flight, or the peer does not read"
+                    raise CallTimeout(f"{what} could not be sent {within(deadline - begun)}: {reason}")
         finally:
             # Even after a cancellation: otherwise the next waiter would not get its turn.
             del self.waiters[place]

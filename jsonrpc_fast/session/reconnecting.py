@@ -35,7 +35,7 @@ from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_call
 from ..handlers import Handlers
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, logger
-from ..support import check_callable, check_count, check_seconds, is_failure, on_failure, shorten
+from ..support import check_callable, check_count, check_seconds, is_failure, on_failure, shorten, within
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
@@ -213,7 +213,7 @@ class ReconnectingSession(StreamCaller):
             try:
                 return await asyncio.wait_for(self._wait_connected(), timeout)
             except TimeoutError:
-                text, failure = "there was no connection in time", self._failure
+                text, failure = f"there was no connection {within(timeout)}", self._failure
                 raise CallTimeout(text if failure is None else f"{text}: {_text_of(failure)}") from failure
 
     async def _wait_connected(self) -> Session:
@@ -351,7 +351,7 @@ class ReconnectingSession(StreamCaller):
 
         while True:
             if refusal is not None and left() == 0:
-                raise CallTimeout("no peer has served it in time") from refusal
+                raise CallTimeout(f"no peer has served it {within(seconds)}: {_text_of(refusal)}") from refusal
             try:
                 session = self.session or await self.connected(left())
             except CallTimeout as error:

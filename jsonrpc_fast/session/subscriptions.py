@@ -32,8 +32,8 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from ..codec import Raw
-from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, lost
-from ..support import Waiters, check_count
+from ..errors import ConnectionLost, RpcError, StateError, lost, no_response
+from ..support import Waiters, check_count, shorten
 from ..types import UNSET, T, Unset
 from .reconnecting import ReconnectingSession
 from .requests import detached, waits_for_peer
@@ -357,14 +357,14 @@ class Subscriptions:
                 response.set_exception(error)
 
         with waits_for_peer(), contextlib.ExitStack() as stack:
-            seconds = await routes.session.wait_to_send(1, timeout)
+            seconds = await routes.session.wait_to_send(1, timeout, self._subscribe_method)
             call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
             # The response is expected for 5 minutes after the timeout, to unsubscribe.
             late_seconds = None if seconds is None else seconds + 300.0
             # Detached: a late response must not keep a handler marked as waiting.
             detached(partial(call, timeout=late_seconds), self._subscribe_method, params)
             if seconds is not None:
-                error = CallTimeout("no response came in time")
+                error = no_response(shorten(self._subscribe_method), seconds)
                 # Not in the context of a handler: asyncio keeps the context of a timer until its time comes.
                 stack.callback(loop.call_later(seconds, settle, error, context=Context()).cancel)
             try:

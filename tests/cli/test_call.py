@@ -339,8 +339,8 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
             ["--timeout", "0.2", "--lsp", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
             4,
             (
-                "no response came in time, and nothing has arrived from the peer: it may still be busy, or "
-                "speak another framing or protocol"
+                "no response to 'initialize' came in 0.2 s, and nothing has arrived from the peer: it may still be "
+                "busy, or speak another framing or protocol"
             ),
         ),
         (

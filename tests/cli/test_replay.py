@@ -62,8 +62,8 @@ def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
 
 
 SILENT = (
-    "no response came in time, and nothing has arrived from the peer: it may still be busy, or speak another framing "
-    "or protocol"
+    "no response to 'add' came in 0.01 s, and nothing has arrived from the peer: it may still be busy, or speak "
+    "another framing or protocol"
 )
 
 

@@ -8,6 +8,7 @@ import gzip
 import importlib.util
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -346,7 +347,9 @@ def test_an_answer_that_is_not_the_response(way: Way, answer: bytes, status: int
         way.answered(lambda client: client.call("m"), answer, status)
     assert not isinstance(caught.value, RpcError)
     if isinstance(caught.value, HttpStatusError):
-        assert (caught.value.status, caught.value.body, str(caught.value)) == (status, answer, f"HTTP status {status}")
+        assert (caught.value.status, caught.value.body) == (status, answer)
+        reason = {404: "Not Found", 500: "Internal Server Error"}[status]
+        assert str(caught.value) == f"HTTP status {status} ({reason}) from http://localhost/rpc to 'm'"
 
 
 @every_way
@@ -387,18 +390,22 @@ def test_an_error_response_counts_with_any_status(way: Way, status: int, id: byt
 @every_way
 def test_an_http_status(way: Way, status: int) -> None:
     sent = {"location": "http://elsewhere/", "retry-after": "3"}
-    for work in (
-        lambda client: client.call("m"),
-        lambda client: client.notify("m"),
-        lambda client: client.call_batch([("m", None)]),
-        lambda client: client.call_batch([Notification("m")]),
+    for work, to in (
+        (lambda client: client.call("m"), "'m'"),
+        (lambda client: client.notify("m"), "'m'"),
+        (lambda client: client.call_batch([("m", None)]), "a batch of 1"),
+        (lambda client: client.call_batch([Notification("m")]), "a batch of 1"),
     ):
         with pytest.raises(HttpStatusError) as caught:
             way.answered(work, b"text" * 5000, status, sent)
         assert caught.value.status == status
         assert caught.value.headers["retry-after"] == "3"
         assert (caught.value.body, caught.value.body_bytes) == (b"text" * 1024, 20_000)
-        assert str(caught.value) == f"HTTP status {status}; the body is cut to 4096 of 20000 bytes"
+        assert re.fullmatch(
+            rf"HTTP status {status} \([A-Z][A-Za-z ]+\) from http://localhost/rpc to {to}; "
+            "the body is cut to 4096 of 20000 bytes",
+            str(caught.value),
+        )
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
@@ -654,9 +661,13 @@ def test_what_the_peer_sent_is_not_in_the_exception(way: Way, name: str) -> None
 @rows(
     ("name", "expected", "text"),
     [
-        ("ConnectTimeout", CallTimeout, "no response arrived in time"),
-        ("ReadTimeout", CallTimeout, "no response arrived in time"),
-        ("PoolTimeout", CallTimeout, "no response arrived in time"),
+        ("ConnectTimeout", CallTimeout, "no response to 'm' came in 300 s: no connection was made"),
+        ("ReadTimeout", CallTimeout, "no response to 'm' came in 300 s"),
+        (
+            "PoolTimeout",
+            CallTimeout,
+            "no response to 'm' came in 300 s: all connections of the HTTP client are in use",
+        ),
         ("ConnectError", ConnectionLost, "the server at localhost cannot be reached: detail"),
         (
             "ReadError",

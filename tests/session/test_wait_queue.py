@@ -80,8 +80,8 @@ async def test_a_deadline_applies_in_any_place() -> None:
     loop = asyncio.get_running_loop()
     first = asyncio.create_task(queue.wait(lambda _: False))
     await turns()
-    with pytest.raises(CallTimeout, match=r"^the call could not be sent in time$"):
-        await queue.wait(lambda _: True, loop.time() + 0.01)
+    with pytest.raises(CallTimeout, match=r"^'m' could not be sent in 0\.01 s: too many calls are in fl"):
+        await queue.wait(lambda _: True, loop.time() + 0.01, "'m'")
     assert len(queue) == 1
     first.cancel()
     await turns()

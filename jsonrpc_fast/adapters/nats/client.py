@@ -138,5 +138,5 @@ def _translated(error: Exception) -> Exception:
     if isinstance(error, (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError)):
         return ConnectionLost(str(error), was_sent=False)  # raised before anything is written
     if isinstance(error, (NatsTimeout, asyncio.TimeoutError)):
-        return CallTimeout("no response arrived in time")
+        return CallTimeout()
     return ConnectionLost(str(error) or type(error).__name__)

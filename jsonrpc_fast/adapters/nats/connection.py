@@ -129,9 +129,9 @@ class ResponseInbox:
             await send(subject)
             return await asyncio.wait_for(response, max(end - loop.time(), 0.001))
         except TimeoutError:
-            text = "no response arrived in time"
+            text = ""
             if subject in self._stored:
-                text += ", but a stream stores this subject: its services need `jetstream`, and so do their clients"
+                text = ", but a stream stores this subject: its services need `jetstream`, and so do their clients"
             raise CallTimeout(text) from None
         finally:
             del self._waiting[subject]

@@ -38,7 +38,16 @@ from ..protocol.schemas import Schema
 from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .program import EXIT_SECONDS, ProgramTransport, explained
-from .results import ClientTask, Entries, all_pages, check_completion, check_items, checked_tool_result, invalid_result
+from .results import (
+    ClientTask,
+    Entries,
+    all_pages,
+    check_completion,
+    check_items,
+    checked_tool_result,
+    invalid_result,
+    timed_out,
+)
 from .session import (
     ClientSession,
     NotificationHandler,
@@ -209,7 +218,7 @@ class Client(Caller):
         async with on_failure(partial(self._end, deadline - kept / 2, kept / 2)):
             try:
                 begun = self._begin(deadline - kept)
-                await wait_until(deadline - kept / 2, begun, "the server cannot be reached in time")
+                await wait_until(deadline - kept / 2, begun, "the server could not be reached")
             except (ConnectionLost, HandshakeError) as error:
                 await _explain(error, self._program, kept / 4)
                 raise
@@ -246,7 +255,7 @@ class Client(Caller):
 
     async def _restart(self, deadline: float) -> None:
         """Restart a program that has ended, at most `max_restarts` times: then the call fails like the last one."""
-        await wait_until(deadline, self._restarting.acquire(), "the server was not started again in time")
+        await wait_until(deadline, self._restarting.acquire(), "the server was not started again")
         try:
             # Another call may have restarted the program while this one waited for the lock.
             if self._start is None or self.session.is_connected:
@@ -354,7 +363,7 @@ class Client(Caller):
             inputs = await wait_until(
                 deadline,
                 self.session.inputs(method, result, repeats),
-                "the handlers did not return the requested input in time",
+                "the handlers did not return the requested input",
             )
             # From the original params: the state and the responses of an earlier round must not be repeated.
             given = {**(params or {}), **inputs}
@@ -562,7 +571,7 @@ class Client(Caller):
             if stream.done():
                 stream.result()  # raises why it is refused
             elif not acknowledged.done():
-                raise CallTimeout("the server did not acknowledge the subscription in time")
+                raise timed_out("the server did not acknowledge the subscription", seconds or 0.0)
             yield
         finally:
             acknowledged.cancel()

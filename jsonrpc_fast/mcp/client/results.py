@@ -43,6 +43,11 @@ class Entries(list[dict[str, Any]]):
         return f"<table>{''.join([f'<tr>{row}</tr>' for row in cells])}</table>"
 
 
+def timed_out(what: str, seconds: float) -> CallTimeout:
+    """Return the exception for what has not happened within these seconds."""
+    return CallTimeout(f"{what} in {round(seconds, 3):g} s")
+
+
 def invalid_result(method: str, fault: str) -> InvalidResponse:
     """Return the error for a result that breaks the protocol."""
     return InvalidResponse(f"the server sent an invalid result for {method}: {fault}")
@@ -200,15 +205,15 @@ class ClientTask:
         """
         if self._result is None:
             # By default there is no limit: a call is a task because it may take longer than a request.
-            deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
-            self._result = self._check(await self._poll(deadline))
+            self._result = self._check(await self._poll(timeout))
         return self._result
 
-    async def _poll(self, deadline: float) -> dict[str, Any]:
+    async def _poll(self, timeout: float | None) -> dict[str, Any]:
+        deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
         while True:
             seconds = deadline - asyncio.get_running_loop().time()
             if seconds <= 0:
-                raise CallTimeout("the task did not end in time")
+                raise timed_out("the task did not end", timeout or 0.0)
             task = await self.get(timeout=UNSET if seconds == inf else seconds)
             if task.get("status") in FINAL_STATUSES:
                 break

@@ -26,7 +26,7 @@ from ..protocol.records import EmptyObject
 from ..protocol.sessions import McpSession
 from ..protocol.versions import Revision
 from .handshake import ClientHandshake, SendRequest, Step
-from .results import invalid_result
+from .results import invalid_result, timed_out
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def seconds_left(deadline: float) -> float | None:
 
 
 async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
-    """Await something until the deadline. Then cancel it, and raise CallTimeout with the text `late`."""
+    """Await something until the deadline. Then cancel it, and raise CallTimeout with the text `late` and the time."""
     if (seconds := seconds_left(deadline)) is None:
         return await work
     task = asyncio.ensure_future(work)
@@ -45,7 +45,7 @@ async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
         # Not `wait_for`, which waits for the end of a task that it has cancelled: a deadline must hold.
         await asyncio.wait([task], timeout=seconds)
         if not task.done():
-            raise CallTimeout(late)
+            raise timed_out(late, seconds)
         return task.result()
     finally:
         task.cancel()

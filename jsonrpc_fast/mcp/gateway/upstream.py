@@ -497,7 +497,7 @@ class Upstream:
             async with on_failure(partial(session.close, 0.0)):
                 try:
                     begun = self._begin(session, handshake, step)
-                    await wait_until(deadline, begun, "it does not start in time")
+                    await wait_until(deadline, begun, "it did not start")
                     if self._is_modern and not self.is_modern:
                         self._places.legacy.add(self.name)
                     return session

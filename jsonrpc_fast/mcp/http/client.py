@@ -364,7 +364,7 @@ class StreamableHttpClient(Connection):
     async def _read_refusal(self, response: Any, post: _Post, kind: str) -> None:
         """Settle a request whose POST got no status of 2xx: with the error in the body, or with the status."""
         status = response.status_code
-        error = status_error(response)
+        error = status_error(response, post.method)
         if kind == "application/json" and status >= 400:
             try:
                 found = decode(await read(response, 65536), self.profile, raw=self._raw)

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
 from ...framing.sse import Event, EventDecoder
-from ...http.library import pieces_of
+from ...http.library import exchange_with, pieces_of
 from ...support import is_failure, on_failure
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, since
@@ -217,12 +217,14 @@ class HttpSender:
             if not is_failure(error):
                 raise error
             return ConnectionLost(STRAY)
-        if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
-            made: Exception = CallTimeout("no response arrived in time")
-        elif isinstance(error, ERRORS):
+        if isinstance(error, ERRORS):
             made = translated(error)
+        elif isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
+            made = CallTimeout()
         else:
             return error
+        if isinstance(made, CallTimeout):
+            made = CallTimeout(f"the network took too long{made}")
         made.__cause__ = error
         return made
 
@@ -246,7 +248,7 @@ def content_type(http_response: Any) -> str:
     return str(http_response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def status_error(http_response: Any) -> HttpStatusError:
+def status_error(http_response: Any, method: str = "") -> HttpStatusError:
     """Return the exception for a status other than 2xx, without the body."""
     # Only these headers: others may hold secrets, such as a cookie, and an exception ends up in logs.
     shown = {
@@ -254,7 +256,8 @@ def status_error(http_response: Any) -> HttpStatusError:
         for name in ("allow", "content-type", "retry-after", "www-authenticate")
         if name in http_response.headers
     }
-    return HttpStatusError(http_response.status_code, shown, b"")
+    exchange = f"{exchange_with(http_response.url)}{f' to {method!r}' if method else ''}"
+    return HttpStatusError(http_response.status_code, shown, b"", exchange=exchange)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

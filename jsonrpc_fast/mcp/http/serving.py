@@ -95,6 +95,8 @@ def run_http(
         missing = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
         raise ImportError(missing) from error
 
+    arrived: list[int] = []
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
@@ -110,7 +112,8 @@ def run_http(
         def handle_exit(self, sig: int, frame: Any) -> None:
             # After SIGINT, uvicorn would end the loop while tasks of the application run, with a traceback for each.
             # It ignores the others, and raises at its end those that it has handled.
-            if self.should_exit:
+            arrived.append(sig)  # before anything else: another signal may interrupt this
+            if len(arrived) > 1:
                 signal_children("SIGKILL")
                 signal.signal(sig, signal.SIG_DFL)
                 signal.raise_signal(sig)

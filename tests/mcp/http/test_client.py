@@ -257,7 +257,12 @@ async def test_the_get_stream_delivers_notifications_and_is_resumed() -> None:
 
 @rows(
     ("status", "faults"),
-    [(405, []), (403, ["HTTP status 403"]), (404, ["HTTP status 404"]), (501, ["HTTP status 501"])],
+    [
+        (405, []),
+        (403, ["HTTP status 403 (Forbidden)"]),
+        (404, ["HTTP status 404 (Not Found)"]),
+        (501, ["HTTP status 501 (Not Implemented)"]),
+    ],
 )
 async def test_a_refused_get_stream_is_reported(status: int, faults: list[str]) -> None:
     """405 says that there is no such stream. Behind any other status there may be messages that are never heard."""
@@ -271,7 +276,7 @@ async def test_a_refused_get_stream_is_reported(status: int, faults: list[str]) 
             await eventually(lambda: len(server.sent("GET")) == 1)
             assert await client.call_tool("add") == TEXT
         assert len(server.sent("GET")) == 1  # it is not asked again
-    assert list(map(str, found)) == faults
+    assert list(map(str, found)) == [f"{fault} from {server.url}" for fault in faults]
 
 
 async def test_a_session_that_ended_is_begun_again() -> None:
