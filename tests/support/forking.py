@@ -128,6 +128,14 @@ class Forks:
             self._socket = ours
         else:
             ours.close()
+        atexit.register(self._end, os.getpid())
+
+    def _end(self, pid: int) -> None:
+        """At the exit of the process that started it: otherwise Python warns of its socket and its child."""
+        if self.process is not None and os.getpid() == pid:
+            if self._socket is not None:
+                self._socket.close()
+            self.process.wait()
 
     def _has_settings_of(self, environment: dict[str, str]) -> bool:
         for name in {*environment, *self._environment}:

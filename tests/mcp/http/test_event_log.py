@@ -52,6 +52,10 @@ async def yields_numbers(event_id: str) -> Any:
     yield 1, 2
 
 
+async def yields_text(event_id: str) -> Any:
+    yield "a/1-1", "{}"
+
+
 def yields_sync(event_id: str) -> Any:
     yield "a/1-1", b"{}"
 
@@ -90,7 +94,7 @@ async def test_a_store_that_does_not_end_a_stream(function: Any, reported: list[
     ("method", "function"),
     [
         *[("stream_of", function) for function in (*FAILING, gives_a_number, is_not_async)],
-        *[("follow", function) for function in (*FAILING, gives_a_number, yields_numbers, yields_sync)],
+        *[("follow", function) for function in (*FAILING, gives_a_number, yields_numbers, yields_text, yields_sync)],
     ],
 )
 async def test_a_store_that_reads_nothing(method: str, function: Any, reported: list[str]) -> None:
@@ -146,6 +150,38 @@ async def test_a_failure_of_an_earlier_name_leaves_the_stream_in_the_store(repor
     assert await appending is None
     assert (stream.name, stream.is_resumable) == ("s/2", True)
     assert await log.append(stream, b"{}") == "s/2-1"
+    assert reported == ["an event store failed"]
+
+
+async def test_a_stream_is_in_the_store_until_that_fails(reported: list[str]) -> None:
+    answers: list[str | None] = []
+    ended: list[str] = []
+
+    async def append(stream: str, data: bytes | None) -> str | None:
+        if not answers:
+            raise ConnectionLost("away")
+        return answers.pop()
+
+    async def end(stream: str) -> None:
+        ended.append(stream)
+
+    store = Store("append", append)
+    store.end = end  # type: ignore[method-assign]
+    log, stream = EventLog(store), MessageStream(1000)
+    stream.name, stream.is_resumable, stream.wants_close = "s/1", True, True
+    for id in ("s/1-1", None, "s/1-3"):
+        stream.is_stored = False
+        answers.append(id)
+        assert await log.append(stream, b"{}") == id
+        assert stream.is_stored is (id is not None)
+    await log.end(stream, "s/1")
+    assert (ended, stream.is_stored) == (["s/1"], False)
+    stream.is_stored = True
+    assert await log.append(stream, b"{}") is None
+    state: Any = (stream.name, stream.is_stored, stream.is_resumable, stream.wants_close)
+    assert state == (None, False, False, False)
+    await log.end(stream, "s/1")
+    assert ended == ["s/1"]
     assert reported == ["an event store failed"]
 
 
