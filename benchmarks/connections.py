@@ -36,6 +36,7 @@ from jsonrpc_fast.mcp.server import Server
 from tests.support import loops
 from tests.support.certificates import contexts
 from tests.support.mcp_http import Exchange, begin_session
+from tests.support.processes import resident_bytes
 
 from .pages import HERE, markdown
 
@@ -297,9 +298,9 @@ async def _churn(peers: Peers) -> Counts:
 
 async def _hold(peers: Peers) -> Counts:
     gc.collect()
-    resident = _resident()
+    resident = resident_bytes()
     await peers.connect(IDLE)
-    resident = _resident() - resident
+    resident = resident_bytes() - resident
     gc.collect()
     tracemalloc.start()
     await peers.connect(IDLE)
@@ -333,7 +334,7 @@ async def _scale(peers: Peers) -> Counts:
 
     def note(when: str) -> None:
         gc.collect()
-        counts[f"{when}: resident MiB"] = _resident() / 2**20
+        counts[f"{when}: resident MiB"] = resident_bytes() / 2**20
         counts[f"{when}: objects"] = len(gc.get_objects())
 
     for when, idle, seconds in (("alone", 0, 15), ("beside 5,000", 5000, 60)):
@@ -356,11 +357,6 @@ MODES: Final[dict[str, Callable[[Peers], Awaitable[Counts]]]] = {
     "stay": _stay,
     "scale": _scale,
 }
-
-
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def _serve(name: str, kind: str, mode: str) -> None:

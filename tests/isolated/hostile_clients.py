@@ -27,7 +27,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from statistics import median
 from typing import Any
 
@@ -128,9 +128,6 @@ class Target:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def memory_bytes(self) -> int:
-        return resident_bytes(self.process.pid)
-
     def client(self) -> Any:
         if self.kind == "tcp":
             return TcpClient("127.0.0.1", self.port)
@@ -150,9 +147,6 @@ class Target:
         if self.kind == "tcp":
             return text
         return b"\x81\xff" + (len(text) if length is None else length).to_bytes(8, "big") + bytes(4) + text
-
-
-Attack = Callable[[Target, asyncio.Event], Awaitable[None]]
 
 
 async def connect_many(target: Target, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -248,10 +242,10 @@ async def attack(kind: str, loop: str, idle: int, seconds: float = PHASE_SECONDS
         async with Session(target.client()) as session:
             async with phase(session, report, "alone"):
                 await asyncio.sleep(seconds)
-            memory = target.memory_bytes()
+            memory = resident_bytes(target.process.pid)
             async with phase(session, report, "idle"):
                 connections = await connect_many(target, idle)
-                report["memory_of_an_idle_connection"] = (target.memory_bytes() - memory) / idle
+                report["memory_of_an_idle_connection"] = (resident_bytes(target.process.pid) - memory) / idle
                 await asyncio.sleep(seconds)
             before = target.processor_seconds()
             if kind != "asgi":
@@ -269,7 +263,7 @@ async def attack(kind: str, loop: str, idle: int, seconds: float = PHASE_SECONDS
                     await asyncio.sleep(seconds)
                     if hostile is send_large:  # together they send more than the server keeps
                         await asyncio.wait_for(target.has_dropped.wait(), LIMIT_SECONDS)
-                    report[name + "_memory"] = target.memory_bytes()
+                    report[name + "_memory"] = resident_bytes(target.process.pid)
                 await asyncio.gather(*attacks)
     finally:
         report |= target.stop()
