@@ -197,6 +197,8 @@ async def test_our_own_document_and_back() -> None:
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 OTHER = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "null"}}, "required": ["a", "b"]}
+MIXED = {"type": "array", "items": {"type": ["integer", "string"]}}
+VALUES = {"type": "object", "additionalProperties": {"type": ["null", "string"]}}
 
 
 @rows(
@@ -226,6 +228,9 @@ OTHER = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type":
         ({"allOf": [{"type": ["string", "null"]}, {"type": ["string", "integer"]}]}, "str"),
         ({"allOf": [{"type": "number"}, {"type": "integer"}]}, "int"),
         ({"type": "string", "allOf": [{"enum": ["a", 1]}]}, "Literal['a']"),
+        ({"type": "array", "allOf": [MIXED, {"type": "array", "items": {"type": "integer"}}]}, "list[int]"),
+        ({"allOf": [{"type": ["array", "string"]}, {"type": ["string", "integer"]}]}, "str"),
+        ({"allOf": [VALUES, {"type": "object", "additionalProperties": {"type": "null"}}]}, "dict[str, None]"),
         ({"type": "string", "oneOf": [{"pattern": "a"}, {"pattern": "b"}]}, "str"),
         ({"allOf": [OBJECT, {"type": "object"}]}, "MResult"),
         ({"type": "what"}, "Any"),
