@@ -111,36 +111,38 @@ if BACKEND == "python" and not TYPE_CHECKING:
     lower_default_limits()  # before the pure backend makes the rules of a preset
     from . import _pure as backend
 
-# The same names in both backends. Type checkers see those of the pure one.
-Decoder = backend.Decoder
-Error = backend.Error
-Notification = backend.Notification
-ParseError = backend.ParseError
-Raw = backend.Raw
-Request = backend.Request
-Response = backend.Response
-classify = backend.classify
-decode = backend.decode
-decode_dict = backend.decode_dict
-encode = backend.encode
-encode_dict = backend.encode_dict
-encode_error = backend.encode_error
-encode_notification = backend.encode_notification
-encode_request = backend.encode_request
-encode_result = backend.encode_result
-parse = backend.parse
+# ruff: noqa: TC004  # the names imported for type checkers are set below at run time
 if TYPE_CHECKING:
     from ._json import dumps as dumps
-    from ._messages import Message, Params, RawMessage
+    from ._messages import (
+        Error,
+        Message,
+        Notification,
+        Params,
+        ParseError,
+        Raw,
+        RawMessage,
+        Request,
+        Response,
+        encode,
+        encode_error,
+        encode_notification,
+        encode_request,
+        encode_result,
+    )
+    from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse
 else:
-    dumps = backend.dumps_json
-    Message = Request | Notification | Response | ParseError
-    RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
-    Params = dict[str, Any] | list[Any] | Raw | None
+    # The public names, which are the same in both backends. The types below are made from their classes.
+    # Not assigned one by one: type checkers and editors would know `decode = backend.decode` as a variable.
+    globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
     # They are pickled by their public names, so that a process with the other backend finds its own.
     for _name in __all__:
         if getattr(globals().get(_name), "__module__", None) == backend.__name__:
             globals()[_name].__module__ = __package__.partition(".")[0]
+    dumps = backend.dumps_json
+    Message = Request | Notification | Response | ParseError
+    RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
+    Params = dict[str, Any] | list[Any] | Raw | None
 
 too_large_fault = backend.too_large_fault
 places = backend.places

@@ -22,14 +22,24 @@ from ._dicts import check_faults, dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as dumps_json  # noqa: F401  # the core has one of its own
 from ._kinds import is_error_object, kinds_of
-from ._messages import Error as Error
 from ._messages import (
+    Error,
     M,
     Message,
+    Notification,
+    ParseError,
+    Raw,
     RawMessage,
+    Request,
+    Response,
     Rules,
     as_it_is,
     default_in,
+    encode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
     fault_in,
     fault_with_id,
     message_of,
@@ -38,16 +48,6 @@ from ._messages import (
     settled_by,
     to_bytes,
 )
-from ._messages import Notification as Notification
-from ._messages import ParseError as ParseError
-from ._messages import Raw as Raw
-from ._messages import Request as Request
-from ._messages import Response as Response
-from ._messages import encode as encode
-from ._messages import encode_error as encode_error
-from ._messages import encode_notification as encode_notification
-from ._messages import encode_request as encode_request
-from ._messages import encode_result as encode_result
 from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
 from ._messages import make_with_extra as _make_with_extra
