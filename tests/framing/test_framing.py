@@ -289,8 +289,8 @@ class TestTable:
             assert f"decoder-{framing}" in TARGETS
             assert f"decoder-{framing}" in sanitized.TARGETS
         for name in FRAMINGS:
-            assert f'"{name}"' in docstring
-            assert f'`"{name}"`' in page
+            assert f'"{name}"' in docstring, "name it in the docstring of codec/_stream.py"
+            assert f'`"{name}"`' in page, "name it in docs/codec.md"
 
 
 class TestDelimiters:

@@ -269,7 +269,8 @@ def private_imports_of_customers() -> list[tuple[str, str]]:
 
 def test_customers_import_public_names_alone() -> None:
     """MCP, the adapters and the commands are written on what any author can use."""
-    assert private_imports_of_customers() == []
+    found = private_imports_of_customers()
+    assert found == [], "use a name of docs/api; a new one gets a docstring and a directive in docs/api/support.md"
 
 
 def test_an_import_of_a_private_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,11 +283,12 @@ def test_an_import_of_a_private_name_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_each_module_has_a_layer() -> None:
-    assert {module.split(".")[0] for module in MODULES} == LAYERS.keys()
+    assert {module.split(".")[0] for module in MODULES} == LAYERS.keys(), "give the folder or module a row in LAYERS"
 
 
 def test_no_import_goes_upward() -> None:
-    assert arrows_up() == []
+    found = arrows_up()
+    assert found == [], "pass what is needed as an argument, or move it down; folders must form no cycle either"
 
 
 def test_there_is_no_cycle() -> None:
@@ -312,20 +314,21 @@ def test_a_cycle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPa
 def test_one_module_imports_orjson() -> None:
     arrows = [(module_of(path), name.split(".")[0]) for path in sources() for _, name, _ in imports_of(path)]
     # Only `codec._json` uses it. `cli.bench` measures it, as it measures json.
-    assert {module for module, name in arrows if name == "orjson"} == {"codec._json", "cli.bench"}
+    users = {module for module, name in arrows if name == "orjson"}
+    assert users == {"codec._json", "cli.bench"}, "use codec.dumps, decode or loads of codec._json"
 
 
 def test_asyncio_stays_in_the_drivers() -> None:
     for path in sources():
         if not module_of(path).startswith(MAY_IMPORT_ASYNCIO):
             names = {name.split(".")[0] for level, name, _ in imports_of(path) if not level}
-            assert not names & {"asyncio", "anyio"}, path
+            assert not names & {"asyncio", "anyio"}, f"{path}: import it in a driver, or add it to MAY_IMPORT_ASYNCIO"
 
 
 def test_the_page_shows_every_module_and_command(capsys: pytest.CaptureFixture[str]) -> None:
     tree = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
     shown = dict(re.findall(r"^  (\w+)(?:/|\.py) +([1-8])  ", tree, re.MULTILINE))
-    assert shown == {module: str(layer) for module, layer in LAYERS.items()}
+    assert shown == {module: str(layer) for module, layer in LAYERS.items()}, "the tree at the top of the page"
     mcp = tree.partition("  mcp/ ")[2].partition("  testing/ ")[0]
     assert set(re.findall(r" (\w+)/ ", mcp)) == {path.parent.name for path in PACKAGE.glob("mcp/*/__init__.py")}
     assert main_of_commands(["--help"]) == 0
