@@ -38,8 +38,9 @@ import enum
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import Any, Final, Never
 
@@ -129,6 +130,14 @@ def _nothing() -> None:
     pass
 
 
+def unknown_transport_option(owner: type, name: str, more: Iterable[str] = ()) -> TypeError:
+    """Return the exception for an option that neither a class nor those above it have; `more` are known, too."""
+    if name == "timeout":
+        return TypeError(f"{owner.__name__} has no option 'timeout': it belongs to Session, blocking or a call")
+    defaults = [getattr(vars(kind).get("__init__"), "__kwdefaults__", None) or () for kind in owner.__mro__]
+    return unknown_option(owner.__name__, name, [*chain(*defaults), *more])
+
+
 class Connection(Outbox):
     """A `Transport` over a channel.
 
@@ -180,18 +189,6 @@ class Connection(Outbox):
     profile: Profile
     onend: Callable[[], None] | None
 
-    def _unknown_option(self, name: str) -> TypeError:
-        """Return the exception for an option that neither the class nor those above it have."""
-        owner = type(self).__name__
-        if name == "timeout":
-            return TypeError(f"{owner} has no option 'timeout': it belongs to Session, blocking or a call")
-        known = [
-            each
-            for kind in type(self).__mro__
-            for each in getattr(vars(kind).get("__init__"), "__kwdefaults__", None) or ()
-        ]
-        return unknown_option(owner, name, known)
-
     def __init__(
         self,
         channel: Channel,
@@ -207,7 +204,7 @@ class Connection(Outbox):
         **unknown: Never,
     ) -> None:
         for name in unknown:
-            raise self._unknown_option(name)
+            raise unknown_transport_option(type(self), name)
         check_type("channel", channel, Channel)
         if profile is not JSONRPC:
             check_profile(profile)

@@ -11,6 +11,7 @@ from jsonrpc_fast import Limits, ParseError, ParseErrorCode, decode
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, UnixClient, UnixServer, memory_pair
+from jsonrpc_fast.transports.websocket import WebSocketServer
 
 from ..support.tables import rows
 from ..support.transports import echo
@@ -36,6 +37,17 @@ def test_options_of_all_transports(option: str, value: Any) -> None:
             "TcpClient has no option 'conect_seconds'; did you mean 'connect_seconds'?",
         ),
         (partial(UnixClient, "/a", framin="newline"), "UnixClient has no option 'framin'; did you mean 'framing'?"),
+        (
+            partial(TcpServer, echo, timeout=3),
+            "TcpServer has no option 'timeout': it belongs to Session, blocking or a call",
+        ),
+        (partial(UnixServer, echo, "/a", sockt=1), "UnixServer has no option 'sockt'; did you mean 'sock'?"),
+        (
+            partial(TcpServer, echo, max_connection=3),
+            "TcpServer has no option 'max_connection'; did you mean 'max_connections'?",
+        ),
+        (partial(WebSocketServer, echo, framing="newline"), "WebSocketServer has no option 'framing'"),
+        (partial(WebSocketServer, echo, origin=()), "WebSocketServer has no option 'origin'; did you mean 'origins'?"),
         (partial(StdioClient, ["true"], zzz=1), "StdioClient has no option 'zzz'"),
     ],
 )

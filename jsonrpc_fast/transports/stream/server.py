@@ -14,14 +14,14 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypedDict, Unpack, cast
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, ClassVar, Final, TypedDict, Unpack, cast
 
 from ...errors import ConnectionLost, StateError
 from ...framing.hints import HttpDetector
 from ...support import MAX_PORT, Seldom, check_count, check_seconds, check_serve, check_type, logger_of, say
 from ...types import CANCEL_SECONDS, UNSET
-from ..connection import SERVE_SECONDS, State
+from ..connection import SERVE_SECONDS, State, unknown_transport_option
 from ..protocol import Acceptor, Ending
 from .admission import Admission
 from .listening import bind_path, check_socket, inode_of, listen_on, listen_on_port
@@ -145,9 +145,13 @@ class StreamServer:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
+    _known: ClassVar[Mapping[str, Any]] = ServerOptions.__annotations__
+
     def __init__(self, serve: Serve, **options: Unpack[ServerOptions]) -> None:
         check_serve(serve)
         rest = cast("dict[str, Any]", options)
+        for name in rest.keys() - self._known.keys():
+            raise unknown_transport_option(type(self), name, self._known)
         self._connections: dict[SocketTransport, Ending | None] = {}
         self.admission: Admission = Admission(
             self._connections,

@@ -155,6 +155,8 @@ class WebSocketServer(TcpServer):
         TypeError, ValueError: An option has the wrong type or value.
     """
 
+    _known = WebSocketServerOptions.__annotations__
+
     def __init__(
         self,
         serve: Serve,
