@@ -85,6 +85,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(3600))  # it ends what hangs: at night the machine is busy
         if isinstance(item, pytest.Function) and item.get_closest_marker("virtual_time"):
             item.fixturenames.append("virtual_time")  # after `loop` and `each_loop`
     if config.getoption("--without-impl"):

@@ -453,8 +453,6 @@ def test_install_replaces_the_functions_of_the_sdk(order: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.time_limit(390)
 def test_fastmcp() -> None:
     """A server and a client of fastmcp, which need an environment of their own."""
     command = [

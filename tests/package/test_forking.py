@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ..support.command_line import SECONDS, environment
-from ..support.forking import MARK, forks, is_possible
+from ..support.forking import MARK, forks, is_possible, without_site
 from ..support.tables import rows
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="interpreters start: no Linux, or their coverage is measured")
@@ -62,3 +62,20 @@ def test_a_program_and_its_end(code: str, status: int, output: str, errors: str)
 def test_the_process_is_a_child_in_the_folder_and_the_environment_that_were_asked_for() -> None:
     assert run(MARK + PARENT).stdout == run(PARENT).stdout
     assert forks.process is not None
+
+
+@rows(
+    "code, starts_without",
+    [
+        ("import json, sys", True),
+        ("import sys, orjson", False),
+        ("import sys, runpy; runpy.run_path(sys.argv[1])", False),
+        ("import importlib; importlib.import_module('orjson')", False),
+        ("import sys; __import__('orjson')", False),
+        ("import sys; exit(1)", False),
+        ("print(1)", False),
+    ],
+)
+def test_a_script_starts_without_site_only_if_it_loads_nothing_from_there(code: str, starts_without: bool) -> None:
+    command = [sys.executable, "-c", code]
+    assert without_site(command) == ([sys.executable, "-S", "-c", code] if starts_without else command)

@@ -26,7 +26,7 @@ STALE = [
     "the core was built from other sources than those next to it: run python setup.py build_ext --inplace",
 ]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

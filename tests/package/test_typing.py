@@ -27,7 +27,6 @@ def check(command: list[str], folder: Path) -> None:
         env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

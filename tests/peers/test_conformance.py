@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 from ..support.tables import rows
 from .conformance.suites import DRAFT, Result, is_unfit, run_client, run_server, running_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.time_limit(500)]
+pytestmark = pytest.mark.slow
 
 
 def check(results: list[Result], minimum: int) -> None:

@@ -25,7 +25,7 @@ from .test_mcp_http import output_of, running
 from .test_ports import repository
 from .venvs import python_for, python_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.time_limit(400)]
+pytestmark = pytest.mark.slow
 
 PAGE = b"<html><body><article><h1>News</h1><p>The page says hello.</p></article></body></html>"
 SERVERS = {"everything": 13, "fetch": 1, "fs": 14, "git": 12, "memory": 9, "time": 2}

@@ -28,7 +28,7 @@ from ..support.places import ROOT
 from .adapters.mcp import FOLDERS
 from .venvs import python_of, sources_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(700), pytest.mark.time_limit(650)]
+pytestmark = pytest.mark.slow
 
 IN_FRONT = re.compile(r"\A(?:Error executing|Error calling)? ?[Tt]ool '?\w+'?(?: failed)?: ")
 EXAMPLES = ROOT / "examples"

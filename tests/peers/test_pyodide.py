@@ -31,7 +31,7 @@ assert backend.BACKEND == "python"
 assert backend.CORE_FAULT.startswith("the core was not built: JSONRPC_FAST_EXTENSION=no, as for the pure wheel.")
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -187,8 +187,6 @@ SOURCE = 'import os\nx: int = "a"\n\n\ndef double(a):\n    y = a + 1\n    return
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
-@pytest.mark.time_limit(650)
 @rows(
     ("command", "said"),
     [
@@ -221,8 +219,6 @@ def test_clangd(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
-@pytest.mark.time_limit(650)
 def test_debugpy(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(SOURCE)
     adapter = [python_of("languages"), "-m", "debugpy.adapter"]

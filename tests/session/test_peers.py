@@ -20,7 +20,7 @@ from ..peers.node import node_command
 from ..support.places import PEERS
 from ..support.session_pairs import Faults
 
-pytestmark = [pytest.mark.slow, pytest.mark.time_limit(60), pytest.mark.usefixtures("loop")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop")]
 HERE = "127.0.0.1"
 
 

@@ -331,7 +331,6 @@ class Unread:
         self.session = Session(one, handlers, **{"close_seconds": 0, "hooks": Faults(), **session_options})
 
 
-@pytest.mark.time_limit(60)
 @rows("method", ["large", "small", "async", "asks", "notes", "unknown", 'x","params":1,"y":"'])
 @rows("is_request", [True, False], ids=["request", "notification"])
 @pytest.mark.slow

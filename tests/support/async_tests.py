@@ -2,8 +2,8 @@
 
 Rules:
 - The fixtures `loop` and `each_loop` choose the loop (see loops.py). Without them it is asyncio's.
-- A test fails after `SECONDS`, or after the seconds of its mark `time_limit(seconds)`. A loop with a virtual clock has
-  other limits (see clock.py).
+- A test fails after `SECONDS`, or after the seconds of its mark `time_limit(seconds)`; a slow one later. A loop with a
+  virtual clock has other limits (see clock.py).
 - A test fails when it leaves a task or a timer, or when an exception was reported to the loop's exception handler.
 """
 
@@ -48,6 +48,8 @@ def make_callable(item: pytest.Function) -> None:
     """Replace the test of an item, if it is a coroutine function, by a function that runs it."""
     mark = item.get_closest_marker("time_limit")
     seconds = mark.args[0] if mark else SECONDS
+    if item.get_closest_marker("slow"):
+        seconds = max(seconds, 3000)
 
     def to_function(test: Callable[..., Any]) -> Callable[..., None]:
         return functools.wraps(test)(lambda *args, **kwargs: run(test(*args, **kwargs), seconds))

@@ -178,6 +178,7 @@ def without_site(words: Any) -> Any:
         return words
     found = {name.strip() for names in OF_A_SCRIPT.findall(code) for name in names.split(",")}
     uses_site = not found or "exit(" in code.replace("sys.exit(", "").replace("_exit(", "") or "site" in code
+    uses_site |= not found.isdisjoint(("importlib", "runpy")) or "__import__" in code  # they may load any module
     return words if uses_site or not found <= sys.stdlib_module_names else [words[0], "-S", *words[1:]]
 
 

@@ -124,6 +124,9 @@ def run_http(
     options: dict[str, Any] = {
         "access_log": False,
         "timeout_graceful_shutdown": math.ceil(grace_seconds) + 5,
+        # A request that a client sends while the server closes its idle connection is lost, and uvicorn's 5 seconds are
+        # near the 4 of Node. Clients should be the ones that close.
+        "timeout_keep_alive": 75,
         # uvicorn asks stdout whether it is a terminal, and fails if the process was started without one.
         **({"use_colors": False} if sys.stdout is None else {}),
         "ws": "none",  # MCP has no WebSocket, and in old releases of uvicorn loading the library causes warnings

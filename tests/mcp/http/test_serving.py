@@ -207,6 +207,14 @@ def test_the_start_says_what_is_open_to_whom(
     assert messages == ([] if said is None else [said])
 
 
+def test_the_client_closes_an_idle_connection_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[Any] = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda server: configs.append(server.config))
+    assert run_http(McpEndpoint(Server("idle", "1"))) == 3  # it did not start
+    assert run_http(McpEndpoint(Server("idle", "1")), uvicorn_options={"timeout_keep_alive": 1}) == 3
+    assert [config.timeout_keep_alive for config in configs] == [75, 1]
+
+
 def test_a_server_is_no_application() -> None:
     with pytest.raises(TypeError, match=r"such as McpEndpoint\(server\), not Server$"):
         run_http(Server("s", "1"))

@@ -12,7 +12,7 @@ from ...support import needs
 from ...support.mcp_workers import Workers, mcp_workers
 from ...support.redis_server import needs_server
 
-pytestmark = [needs_server, pytest.mark.slow, pytest.mark.time_limit(180)]
+pytestmark = [needs_server, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -510,4 +510,4 @@ if __name__ == "__main__":
         raise SystemExit(server.serve_stdio())
     import uvicorn
 
-    uvicorn.run(McpEndpoint(server), host=HOST, port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(McpEndpoint(server), host=HOST, port=int(sys.argv[1]), log_level="warning", timeout_keep_alive=75)
