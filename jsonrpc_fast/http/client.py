@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ..codec._json import Default
-from ..errors import CallTimeout, InvalidResponse
+from ..errors import CallTimeout, ConnectionLost, InvalidResponse
 from ..handlers.caller import BatchCaller, BlockingBatchCaller
 from ..hooks import Hooks
 from ..profile import JSONRPC, Profile
@@ -82,7 +82,9 @@ class _BaseClient(ExchangeClient, Generic[C]):
         return f"<{type(self).__name__} of {url.scheme}://{url.netloc.decode()}>"
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
-        """Return the arguments of `Client.stream`."""
+        """Return the arguments of `Client.stream`. Raises ConnectionLost: the client is closed."""
+        if self._client.is_closed:
+            raise ConnectionLost("the HTTP client is closed: make a new one", was_sent=False)
         check_headers(headers)
         json_type = "application/json"
         sent = httpx2.Headers({"accept": json_type, "accept-encoding": "gzip", "content-type": json_type})

@@ -159,12 +159,13 @@ class Blocking:
 
         Raises:
             StateError: It is not started, or a handler calls this in the thread of the event loop.
-            ConnectionLost: It was closed meanwhile.
+            ConnectionLost: It is closed, or was closed meanwhile.
             Exception: What the coroutine raises.
         """
+        if self._is_closed:
+            raise ConnectionLost(_CLOSED, was_sent=False)
         if not self._is_open:
-            unused = "it is not connected: use it in `with`, or call its `start`"
-            raise StateError(_CLOSED if self._is_closed else unused)
+            raise StateError("it is not connected: use it in `with`, or call its `start`")
         return _shared.wait_for(begin)
 
     def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:

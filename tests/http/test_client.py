@@ -740,3 +740,15 @@ def test_a_relative_url_needs_a_client_or_a_base(kind: Any) -> None:
     with pytest.raises(ValueError, match=r"^the URL must begin with http:// or https:// and have a host$"):
         kind("/rpc")
     assert isinstance(kind("/rpc", base_url="http://localhost"), kind)
+
+
+async def test_a_call_of_a_closed_client_says_so() -> None:
+    client = HttpClient("http://localhost/rpc")
+    client.close()
+    other = AsyncHttpClient("http://localhost/rpc")
+    await other.close()
+    with pytest.raises(ConnectionLost, match=r"^the HTTP client is closed: make a new one$") as raised:
+        client.call("m")
+    assert raised.value.was_sent is False
+    with pytest.raises(ConnectionLost, match=r"^the HTTP client is closed: make a new one$"):
+        await other.call("m")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.errors import HandshakeError, ProgramStartError, RpcError, StateError
+from jsonrpc_fast.errors import ConnectionLost, HandshakeError, ProgramStartError, RpcError, StateError
 from jsonrpc_fast.mcp import BlockingClient
 from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.mcp.server import Context, Server
@@ -46,7 +46,7 @@ def test_it_calls_a_server() -> None:
             client.call("none/such")
     assert progress == [{"progress": 1, "total": 2}]
     client.close()
-    with pytest.raises(StateError, match="it is closed"):
+    with pytest.raises(ConnectionLost, match="it is closed"):
         client.ping()
 
 
@@ -100,7 +100,7 @@ def test_it_listens(mode: str) -> None:
             pass
         with client.listen():
             client.close()  # the block ends without an error
-    with pytest.raises(StateError, match="it is closed"), client.listen():
+    with pytest.raises(ConnectionLost, match="it is closed"), client.listen():
         pass
 
 

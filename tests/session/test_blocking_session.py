@@ -257,7 +257,9 @@ def test_a_client_that_is_closed_says_so() -> None:
         client.call("add")
     with client, pytest.raises(StateError, match=r"^it was started already$"):
         client.start()
-    for use in (client.start, lambda: client.call("add")):
-        with pytest.raises(StateError, match=r"^it is closed, and connects only once: make a new one$"):
-            use()
+    with pytest.raises(StateError, match=r"^it is closed, and connects only once: make a new one$"):
+        client.start()
+    with pytest.raises(ConnectionLost, match=r"^it is closed, and connects only once: make a new one$") as raised:
+        client.call("add")
+    assert raised.value.was_sent is False
     client.close()
