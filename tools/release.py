@@ -5,7 +5,7 @@ Rules:
   in the tag, and nothing else.
 - The metadata of all wheels are the same, because installers that lock (uv, Poetry, pdm) read one wheel for all. Those
   of a free-threaded Python lack orjson, which has no wheel there, and which no environment marker can leave out.
-- The metadata have the address of the project, not its placeholder.
+- The metadata have the address of the project, not its placeholder, and the README in them installs from the index.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ def faults(tag: str, files: list[Path]) -> list[str]:
             texts.append(f"it {'requires' if requires else 'does not require'} orjson: {file.name}")
     if wheels and "https://example.org" in metadata(wheels[0]):
         texts.append("the address of the project is the placeholder of setup.py")
+    if wheels and "pip install '.[" in metadata(wheels[0]):
+        pages = "'.[...]' becomes 'jsonrpc_fast[...]', in the docs, too"
+        texts.append(f"the README installs from a clone: {pages}")
     return texts
 
 

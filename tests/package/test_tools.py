@@ -17,6 +17,7 @@ from tools.packages import extras
 from tools.programs import PROGRAMS
 
 from ..support.places import ROOT
+from ..support.tables import rows
 
 pytestmark = pytest.mark.lint
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -178,9 +179,21 @@ def test_a_whole_release_and_ones_with_a_fault(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
-def test_a_release_with_the_placeholder_of_the_address_is_refused(tmp_path: Path) -> None:
+@rows(
+    ("more", "said"),
+    [
+        (
+            "Project-URL: Homepage, https://example.org/jsonrpc_fast\n",
+            "the address of the project is the placeholder of setup.py",
+        ),
+        (
+            "Description: An MCP server (`pip install '.[mcp]'`)\n",
+            "the README installs from a clone: '.[...]' becomes 'jsonrpc_fast[...]', in the docs, too",
+        ),
+    ],
+)
+def test_a_release_that_is_still_that_of_a_clone_is_refused(more: str, said: str, tmp_path: Path) -> None:
     for file in (files := write_release(tmp_path)):
         if file.suffix == ".whl":
-            required = "" if "cp314t" in file.name else "Requires-Dist: orjson>=3\n"
-            write_wheel(file, f"{required}Project-URL: Homepage, https://example.org/jsonrpc_fast\n")
-    assert release.faults("v1.2", files) == ["the address of the project is the placeholder of setup.py"]
+            write_wheel(file, f"{'' if 'cp314t' in file.name else 'Requires-Dist: orjson>=3' + chr(10)}{more}")
+    assert release.faults("v1.2", files) == [said]
