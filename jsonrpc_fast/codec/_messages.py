@@ -994,13 +994,10 @@ def encode_request(
     """Encode a request as one line of JSON, without making a `Request`.
 
     Args:
-        id: As in `Request`.
-        method: As in `Request`.
+        id, method: As in `Request`.
         params: Any value that orjson writes as an object or an array; None if absent.
-        profile: As in `encode`.
         delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
+        profile, default, option: As in `encode`.
 
     Raises:
         EncodeError, TypeError, ValueError: As in `encode`.
@@ -1026,10 +1023,8 @@ def encode_notification(
     Args:
         method: As in `Notification`.
         params: Any value that orjson writes as an object or an array; None if absent.
-        profile: As in `encode`.
         delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
+        profile, default, option: As in `encode`.
 
     Raises:
         EncodeError, TypeError, ValueError: As in `encode`.
@@ -1055,10 +1050,8 @@ def encode_result(
     Args:
         id: As in `Response`.
         result: Any value that orjson writes.
-        profile: As in `encode`.
         delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
+        profile, default, option: As in `encode`.
 
     Raises:
         EncodeError, TypeError, ValueError: As in `encode`.
@@ -1085,13 +1078,10 @@ def encode_error(
 
     Args:
         id: As in `Response`.
-        code: As in `Error`.
-        message: As in `Error`.
+        code, message: As in `Error`.
         data: Any value that orjson writes; UNSET if absent.
-        profile: As in `encode`.
         delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
+        profile, default, option: As in `encode`.
 
     Raises:
         EncodeError, TypeError, ValueError: As in `encode`.

@@ -427,8 +427,7 @@ def encode_dict(
             `Raw`.
         profile: The rules.
         delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
+        default, option: As in `encode`.
 
     Raises:
         ParseError: `message` is not a valid message, or an item of it is not.

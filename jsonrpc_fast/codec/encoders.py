@@ -122,11 +122,6 @@ def depends_on_peer(profile: Profile) -> bool:
     return profile.writes != "2.0" and profile.optional_jsonrpc
 
 
-def profile_for(text: Any, profile: Profile) -> Profile:
-    """Return the profile for writing the response to an input that is read with `profile`."""
-    return _plain_of(profile) if depends_on_peer(profile) and has_jsonrpc(text) else profile
-
-
 @lru_cache(8)  # the same object each time: the rules of a profile are found by its identity
 def _plain_of(profile: Profile) -> Profile:
     return profile.replace(writes="2.0")

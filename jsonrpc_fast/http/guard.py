@@ -33,7 +33,7 @@ class Cancellable(Generic[Result]):
     """An awaitable of the result of a coroutine; None if the coroutine is cancelled.
 
         work = serve()
-        try:
+        try:  # the first step: most work ends in it, and needs no guard
             result = await Cancellable(work, work.send(None), seconds=5)
         except StopIteration as end:  # the coroutine ended without suspending
             result = end.value

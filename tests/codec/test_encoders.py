@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast import codec
 from jsonrpc_fast.codec import Error, Notification, Request, Response
-from jsonrpc_fast.codec.encoders import PLAIN, Encoders, explained, has_jsonrpc, profile_for
+from jsonrpc_fast.codec.encoders import PLAIN, Encoders, explained, has_jsonrpc
 from jsonrpc_fast.errors import EncodeError
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP, Profile
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP
 
 from ..support.tables import rows
 
@@ -134,19 +134,6 @@ def test_the_first_text_settles_the_form(first: bytes, form: str) -> None:
     for text in (first, b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"id":1,"method":"m"}'):
         listen(text)
         assert encoders.encode_result(1, 2) == written[form]
-
-
-@rows(
-    ("text", "profile", "form"),
-    [
-        (b'{"id":1}', JSONRPC_1, "1.0"),
-        (b'{"jsonrpc":"2.0","id":1}', JSONRPC_1, "2.0"),
-        (b'{"jsonrpc":"2.0","id":1}', JSONRPC.replace(writes="1.0"), "1.0"),
-        (b'{"id":1}', JSONRPC, "2.0"),
-    ],
-)
-def test_the_profile_of_a_response(text: bytes, profile: Profile, form: str) -> None:
-    assert profile_for(text, profile) == profile.replace(writes=form)
 
 
 BAD = object()

@@ -136,8 +136,7 @@ class WebSocketServer(TcpServer):
 
     Args:
         serve: As in `StreamServer`; it is called when the handshake is done, with an `AcceptedWebSocket`.
-        host: As in `TcpServer`.
-        port: As in `TcpServer`.
+        host, port: As in `TcpServer`.
         origins: The Origin headers that are accepted: strings such as "https://example.org", or compiled patterns. A
             request without an Origin header is always accepted. None: any origin, for servers that identify callers in
             another way.
