@@ -366,4 +366,4 @@ def test_the_module_is_loaded_only_for_such_profiles() -> None:
         "j.encode(j.Response(1, 1.5))\n"
         "assert 'jsonrpc_fast.codec._decimals' not in sys.modules and 'decimal' not in sys.modules, 1\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=needs.unmeasured())

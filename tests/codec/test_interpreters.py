@@ -7,7 +7,6 @@ does. From Python 3.12 on all but the main interpreter work without orjson.
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from types import ModuleType
@@ -15,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from ..support.installed_codec import USE
+from ..support.needs import unmeasured
 from ..support.tables import rows
 
 CREATE = """
@@ -138,10 +138,9 @@ def run_script(script: str, backend: str, **names: object) -> None:
     given = "".join(f"{name} = {value!r}\n" for name, value in {"expected": backend, **names}.items())
     code = f"{given}{CREATE}\nUSE = {USE!r}\nOTHER = {given + OTHER!r}\n{script}"
     # Coverage measures no interpreter but the main one, and says so on stderr.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**environment, "JSONRPC_FAST_PURE": "" if backend == "cython" else "1"},
+        env=unmeasured(JSONRPC_FAST_PURE="" if backend == "cython" else "1"),
         capture_output=True,
         text=True,
         timeout=120,

@@ -14,6 +14,7 @@ import pytest
 from jsonrpc_fast.cli.run import _ADAPTERS
 
 from ..support.command_line import posix
+from ..support.needs import unmeasured
 from ..support.places import PACKAGE, ROOT
 from ..support.tables import rows
 
@@ -157,5 +158,6 @@ def had(): before.update(sys.modules)
 {statement}
 print(*[name for name in {FEATURES!r} if name in sys.modules.keys() - before])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unmeasured())
     assert set(done.stdout.split()) == set(loaded)

@@ -15,6 +15,7 @@ import jsonrpc_fast
 from jsonrpc_fast import codec
 
 from ..conftest import is_pure_only, load_backend
+from ..support.needs import unmeasured
 from ..support.places import PACKAGE
 from ..support.tables import rows
 
@@ -130,7 +131,7 @@ def test_typed() -> None:
 def report(prologue: str = "", **environment: str | None) -> list[Any]:
     """Return backend, fault, the module of a message and the message, from a new process."""
     changed = {"PYTHONPATH": str(PACKAGE.parent), "JSONRPC_FAST_PURE": None, **environment}
-    env = {name: value for name, value in {**os.environ, **changed}.items() if value is not None}
+    env = {name: value for name, value in {**unmeasured(), **changed}.items() if value is not None}
     run = subprocess.run([sys.executable, "-c", prologue + REPORT], env=env, capture_output=True, check=True)
     assert run.stderr == b""
     return json.loads(run.stdout)  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ..support.needs import unmeasured
 from ..support.places import ROOT
 
 CONFTEST = """
@@ -53,7 +53,7 @@ def test_fails_and_is_dear():
 def test_a_test_that_is_dearer_than_its_tier_fails(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_costs.py").write_text(TESTS)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "HYPOTHESIS_PROFILE": "dev"}
+    env = unmeasured(PYTHONPATH=str(ROOT), HYPOTHESIS_PROFILE="dev")
 
     def run(*arguments: str) -> str:
         options = ("-q", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}", "-p", "no:cacheprovider")

@@ -103,6 +103,11 @@ def require_processes() -> None:
         pytest.skip("it starts a process")
 
 
+def unmeasured(**variables: str) -> dict[str, str]:
+    """Return the environment of a child without the settings of coverage, which imports modules of its own there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")} | variables
+
+
 def summary(reasons: Counter[str]) -> list[str]:
     """Return the lines that say why tests were skipped. Tests that lack the same program or extra share a line."""
     programs: Counter[str] = Counter()
