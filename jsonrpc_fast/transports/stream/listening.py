@@ -6,7 +6,8 @@ Rules:
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
-  - When the process has no more descriptors, asyncio reports that once a second, and retries.
+  - When the process has no more descriptors, asyncio reports that once a second (twice since Python 3.14, which accepts
+    one connection more than its backlog in a turn), and retries.
     uvloop reports nothing: libuv accepts the waiting connections with a descriptor in reserve, and closes them.
 """
 

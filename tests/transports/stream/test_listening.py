@@ -153,7 +153,9 @@ async def test_a_process_without_descriptors_reports_that_once_a_second(is_given
         for _ in range(50):
             await asyncio.sleep(0)
         stack.close()
-        assert reports == ["socket.accept() out of system resource"]
+        times = 2 if sys.version_info >= (3, 14) else 1  # it tries one accept more in a turn
+        assert set(reports) == {"socket.accept() out of system resource"}
+        assert len(reports) <= times
         if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
             moving_clock()(1)
         await eventually(lambda: server.connections == 20)
