@@ -100,14 +100,20 @@ def test_python_clients_through_a_gateway(gateway_url: str, client: str) -> None
     assert found == EXPECTED
 
 
+def check_typescript(client: str, *target: str, **environment: str) -> None:
+    found = output_of(node_command("mcp_client.mjs", client, *target), **environment)
+    assert found.pop("progress")[:2] == [[0, 100], [50, 100]]  # it drops the last one if the response comes with it
+    assert found == {name: text for name, text in EXPECTED.items() if name != "progress"}
+
+
 @pytest.mark.parametrize("client", TYPESCRIPT_CLIENTS)
 def test_typescript_clients_through_a_gateway(gateway_url: str, client: str) -> None:
-    assert output_of(node_command("mcp_client.mjs", client, gateway_url), MCP_PREFIX="g_") == EXPECTED
+    check_typescript(client, gateway_url, MCP_PREFIX="g_")
 
 
 @pytest.mark.parametrize("client", TYPESCRIPT_CLIENTS)
 def test_typescript_clients(target: list[str], client: str) -> None:
-    assert output_of(node_command("mcp_client.mjs", client, *target)) == EXPECTED
+    check_typescript(client, *target)
 
 
 def test_the_inspector(target: list[str]) -> None:
