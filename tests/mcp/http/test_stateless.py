@@ -13,8 +13,8 @@ from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.http.exchange import Exchange as HttpExchange
 from jsonrpc_fast.mcp.server import Context, Server
 
-from ...support.mcp_http import Exchange, client_of, modern, request
-from ...support.waiting import eventually
+from ...support.mcp_http import Exchange, body_of, client_of, modern, request
+from ...support.waiting import eventually, settle
 
 
 async def call(client: Any, method: str, **params: Any) -> Any:
@@ -201,3 +201,30 @@ async def test_an_error_that_cannot_be_written_has_the_status_of_the_error_that_
         for given in (request(1, "own/fails"), request(1, "tools/call", name="tool", arguments={})):
             response = await client.post("/mcp", **modern(given))
             assert (response.json()["error"]["code"], response.status_code) == (-32603, 200)
+
+
+async def test_a_function_that_notifies_waits_while_the_client_does_not_read() -> None:
+    server = Server("test", "1.0")
+    told: list[int] = []
+
+    @server.tool
+    async def tell(count: int, context: Context) -> str:
+        for number in range(count):
+            await context.notify("com.example/told", {"text": "x" * 10_000})
+            told.append(number)
+        return "told all"
+
+    def exchange(count: int) -> Exchange:
+        message = modern(request(1, "tools/call", name="tell", arguments={"count": count}))
+        return Exchange(McpEndpoint(server), message["json"], headers=message["headers"])
+
+    text = body_of(await asyncio.wait_for(exchange(3).events(), 20))
+    assert (text.count(b"com.example/told"), text.count(b"told all") > 0) == (3, True)
+    stuck = exchange(1000)
+    stuck.is_stuck = True
+    running = asyncio.create_task(stuck.events())
+    await eventually(lambda: len(told) > 3)
+    await settle(1000)
+    assert 5 < len(told) < 30
+    running.cancel()
+    await asyncio.wait([running])
