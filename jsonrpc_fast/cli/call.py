@@ -164,6 +164,9 @@ class _Server:
         self.headers: dict[str, str] = headers_of(options.header, os.environ)
         if not self.scheme and not options.program:
             words = {"call": "call METHOD", "replay": "replay FILE"}.get(options.command, options.command)
+            later = next(filter(ADDRESS.match, options.words), None)
+            if later is not None:
+                raise ValueError(f"the address stands first: jsonrpc-fast {options.command} {escape(later)} ...")
             raise ValueError(
                 f"{escape(self.target)} is not an address: expected http://, https://, ws://, wss://, "
                 "tcp://HOST:PORT, tls://HOST:PORT or unix:PATH; the command of a server stands after --, as in "

@@ -359,6 +359,7 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
         (["unix:/no/such", "--notify", "add", "1"], 2, "1 is not NAME=VALUE"),
         (["unix:/no/such", "add", "--bogus", "a=1"], 2, "unrecognized arguments: --bogus"),
         (["nowhere", "add"], 2, "nowhere is not an address: "),
+        (["add", "a=1", "tcp://h:1"], 2, "the address stands first: jsonrpc-fast call tcp://h:1 ..."),
         (["add", "a=1", "python", "s.py"], 2, "stands after --, as in jsonrpc-fast call METHOD -- COMMAND"),
         (["tcp://nowhere", "add"], 2, "the address nowhere must be HOST:PORT"),
         (["tcp://127.0.0.1:99999", "add"], 2, "must be HOST:PORT, with a port of 0 to 65535"),
