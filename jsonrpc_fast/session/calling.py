@@ -201,7 +201,7 @@ class Calling(StreamCaller):
             raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
         with waits_for_peer() as may_exceed:
             if not may_exceed:
-                timeout = await self.wait_to_send(count, timeout, "")
+                timeout = await self.wait_to_send(count, timeout)
             return await self._call_batch(items, count, timeout, may_exceed, extra)
 
     async def _call_batch(
@@ -435,18 +435,18 @@ class Calling(StreamCaller):
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         return timeout
 
-    async def wait_to_send(self, calls: int, timeout: float | Unset | None, method: str) -> float | None:
+    async def wait_to_send(self, calls: int, timeout: float | Unset | None, method: str | None = None) -> float | None:
         """Wait until this many more calls may be sent, and return the remaining timeout.
 
         Returns at once if the session is closed; sending then raises the error. Raises CallTimeout if no room became
-        free in time.
+        free in time, which names the method.
         """
         seconds = self.seconds_of(timeout)
         if not self._must_wait(calls):
             return seconds
         time = self._driver.time
         deadline = inf if seconds is None else time() + seconds
-        what = shorten(method) if method else f"a batch of {calls}"
+        what = f"a batch of {calls}" if method is None else shorten(method)
         await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), deadline, what)
         return None if seconds is None else max(0.0, deadline - time())
 

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from jsonrpc_fast.errors import CallTimeout
+from jsonrpc_fast.session import Session
 from jsonrpc_fast.session.loop_driver import WaitQueue
+from jsonrpc_fast.transports import memory_pair
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -98,3 +100,12 @@ async def test_a_deadline_applies_although_the_queue_is_woken_constantly() -> No
     with pytest.raises(CallTimeout):
         await waiting
     assert len(queue) == 0
+
+
+async def test_a_wait_for_room_says_what_for() -> None:
+    async with Session(memory_pair()[0], max_calls=1) as session:
+        assert await session.wait_to_send(1, 5) == 5
+        session.call_soon("first", on_error=lambda _: None)
+        for method, what in ((None, "a batch of 1"), ("second", "'second'")):
+            with pytest.raises(CallTimeout, match=rf"^{what} could not be sent in 0\.01 s: too many calls"):
+                await session.wait_to_send(1, 0.01, method)
