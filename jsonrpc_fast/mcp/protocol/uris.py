@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import os
 import re
@@ -162,8 +163,14 @@ def safe_join(root: str | os.PathLike[str], *parts: str) -> Path:
     try:
         folder = Path(root).resolve()
         path = folder.joinpath(*parts).resolve()
+        # Before Python 3.13 `resolve` leaves the links behind a ring of links as they are, and since then the ring.
+        is_resolved = path.resolve() == path
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.stat()
     except (OSError, RuntimeError, ValueError):  # a ring of links, a name that is too long, a NUL
         raise UnsafePart("this is no path in the folder") from None
+    if not is_resolved:
+        raise UnsafePart("this is no path in the folder")
     if not path.is_relative_to(folder):
         raise UnsafePart("the path leads out of the folder")
     return path

@@ -390,7 +390,10 @@ def tree(tmp_path: Path) -> Path:
         (("../folder-2/x",), None),
         (("out/x",), None),
         (("a\0b",), None),
+        (("ring",), None),
         (("ring/x",), None),
+        (("ring/../out/x",), None),
+        (("missing/../ring/../out/x",), None),
     ],
 )
 def test_safe_join(tree: Path, parts: tuple[str, ...], path: str | None) -> None:
