@@ -22,7 +22,7 @@ from jsonrpc_fast.transports import TcpServer
 from jsonrpc_fast.transports.asgi import WebSocketEndpoint
 from jsonrpc_fast.transports.websocket import WebSocketServer
 
-from ..support import certificates
+from ..support import certificates, tiers
 from ..support.tables import table
 from ..support.waiting import results_of
 from ..support.websocket_peers import CALL, HANDLERS, frame
@@ -103,7 +103,8 @@ async def assert_short(server: TcpServer, prepare: Prepare) -> None:
                 break
     finally:
         await server.close()
-    assert shortest < TURN_SECONDS, f"{1000 * shortest:.1f} ms"
+    slowness = max(1.0, tiers.pace() / tiers.PACE)  # a busy machine shares its caches
+    assert shortest < TURN_SECONDS * slowness, f"{1000 * shortest:.1f} ms, on a machine {slowness:.1f} times as slow"
 
 
 # Texts, each a line or a frame.
