@@ -211,6 +211,9 @@ def dumps(value, default=None, option=0):
         (OLD_ORJSON.replace("json.loads", "len"), "orjson does not read what it has written"),
     ],
 )
+@pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="without the GIL orjson is not imported"
+)
 @pytest.mark.parametrize("pure", ["0", "1"])
 def test_an_orjson_that_cannot_be_used(orjson: str, fault: str, pure: str) -> None:
     assert selected(orjson, "orjson", JSONRPC_FAST_PURE=pure) == ["python" if pure == "1" else "cython", fault]
