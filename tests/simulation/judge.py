@@ -192,7 +192,9 @@ class Judge:
     def _note_cancelled(self, plan: Plan, key: Any, is_in_batch: bool) -> None:
         plan.is_cancelled = True
         if self._end.convention.cancelled_error is None:
-            self._owed[key, is_in_batch] -= 1
+            # The response to a fault with this id, which need not come, may have been taken for that of the request.
+            is_taken = self._owed[key, is_in_batch] == 0 and self._allowed[key, is_in_batch] > 0
+            (self._allowed if is_taken else self._owed)[key, is_in_batch] -= 1
 
     def _read_progress(self, notice: Progress) -> None:
         for call in self._end.in_flight:
