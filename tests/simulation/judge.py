@@ -244,6 +244,9 @@ class Judge:
         if not data.endswith(b"\n"):
             self._fail(f"a line without an end: {data!r}")
         is_blocked = self._end.unwritten_before > self._end.rules.response_bytes
+        for item in message if isinstance(message, list) else [message]:
+            if isinstance(item, Request):  # a response with its id that was read before is to something else
+                self._responses.discard(key_of(item.id))
         if isinstance(message, Response):
             self._wrote_response(message, False)
             is_refusal = message.error is not None and message.error.code in REFUSALS
