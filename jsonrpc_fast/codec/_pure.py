@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, overload
 
 from ..codes import Hint, ParseErrorCode
 from ..errors import not_a_dict, with_hint
-from ..profile import HEAD_BYTES, JSONRPC, Profile
+from ..framing.frames import Framing
+from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..support import HANDLER_FAILURES
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, has_type, is_awaitable
 from ._dicts import check_faults, dicts_of, write_dict
@@ -394,6 +395,50 @@ class Decoder(StreamDecoder[M]):
     __doc__ = StreamDecoder.__doc__
     __slots__ = ()
     _fault_class = ParseError
+
+    @overload
+    def __init__(
+        self: Decoder[Message],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: Literal[False] = False,
+        *,
+        resync: bool = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        *,
+        raw: Literal[True],
+        resync: bool = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Decoder[Message | RawMessage],
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+        *,
+        resync: bool = False,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        framing: Framing = "newline",
+        profile: Profile = JSONRPC,
+        limits: Limits | None = None,
+        raw: bool = False,
+        *,
+        resync: bool = False,
+    ) -> None:
+        super().__init__(framing, profile, limits, raw, resync=resync)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from _thread import RLock
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError, with_hint
@@ -25,12 +25,8 @@ from ..framing.hints import hint_of_line
 from ..profile import JSONRPC, Limits, Profile, check_profile
 from ..support import check_count
 
-if TYPE_CHECKING:
-    from ._messages import M, Message, RawMessage
-else:
-    from typing import TypeVar
-
-    M = TypeVar("M")
+M = TypeVar("M")
+"""A decoded message, or the fault of one."""
 
 Place: TypeAlias = tuple[int, int, int, Any]
 """The place of the frame of an item, as `_pure.places` gives it."""
@@ -76,39 +72,6 @@ class StreamDecoder(Generic[M]):
     if TYPE_CHECKING:  # see `_messages.py`
         _fault_class: type[Any]  # the ParseError of the backend
         _frames: Frames
-
-    @overload
-    def __init__(
-        self: StreamDecoder[Message],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: Literal[False] = False,
-        *,
-        resync: bool = False,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: StreamDecoder[RawMessage],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        *,
-        raw: Literal[True],
-        resync: bool = False,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: StreamDecoder[Message | RawMessage],
-        framing: Framing = "newline",
-        profile: Profile = JSONRPC,
-        limits: Limits | None = None,
-        raw: bool = False,
-        *,
-        resync: bool = False,
-    ) -> None: ...
 
     def __init__(
         self,
