@@ -137,7 +137,9 @@ def test_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
     if any("mcp" in text for _, text in steps(page)):
         pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
         pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-    follow(page, tmp_path, JSONRPC_FAST_PURE=pure)
+    folder = tmp_path / page.stem / pure  # a row has the files of no other one
+    folder.mkdir(parents=True)
+    follow(page, folder, JSONRPC_FAST_PURE=pure)
 
 
 def test_the_readme_has_code(tmp_path: Path) -> None:
