@@ -333,8 +333,8 @@ class Fragment:
 
     __slots__ = ("contents",)
 
-    def __init__(self, contents: str) -> None:
-        self.contents: str = contents
+    def __init__(self, contents: str | bytes) -> None:
+        self.contents: str = contents if isinstance(contents, str) else contents.decode()
 
 
 _find_type = re.compile(r"received a '(.*)'$", re.DOTALL).search
