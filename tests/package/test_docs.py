@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from docs import diagrams
 from jsonrpc_fast import codes, errors
 
 from ..support import needs
@@ -93,6 +94,12 @@ def test_the_list_for_language_models_names_each_page() -> None:
     included = {"404", "benchmarks", "changelog", "index", "security"}  # pages that include a file or lead elsewhere
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in [*DOCS.glob("*.md"), *DOCS.glob("deploy/*.md")]}
     assert listed == (pages - included) | {"api/index"}
+
+
+def test_each_diagram_of_a_page_is_drawn() -> None:
+    assert {path.stem for path in diagrams.DIAGRAMS.glob("*.svg")} == {
+        diagrams.name_of(text) for text in diagrams.texts()
+    }, "run python -m docs.diagrams"
 
 
 README = ROOT / "README.md"
