@@ -322,16 +322,28 @@ def on_one_line(text: bytes) -> bytes:
 # significant digits or more may be read as the double next to the right one.
 _LONG_DIGITS: Final = 19
 _LONG_NUMBER: Final = rb"(?<![0-9.eE+-])-?[0-9]{%d,}(?![0-9.eE])|[0-9.]{769}" % _LONG_DIGITS
-_DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_INTEGER: Final = b"," + b"0" * 20
+_NEGATIVE: Final = b"-" + b"0" * 19
+_FRACTION: Final = b"." + b"0" * (769 - 20)  # behind as many digits as an integer may have
+_MARKS: Final = bytes(
+    0x30 if byte in b"0123456789" else byte if byte in b"-." else 0x2C if byte in b"[,: \t\n\r" else 0x20
+    for byte in range(256)
+)
+"""Digits as zeros, and as commas what stands in front of a number."""
 
 
 def may_be_altered(text: bytes) -> bool:
-    """Return whether orjson may alter a number in `text`: there are 19 digits in a row, even in a string."""
+    """Return whether orjson may alter a number in `text`, by how many digits in a row stand at the beginning of one.
+
+    19 digits always fit in 64 bits, unless they are negative. The digits may also be in a string, but those inside a
+    hexadecimal number or a word are not counted.
+    """
     # Any 19 bytes in a row contain two neighbours of every ninth byte: if no two of these are digits, the text has no
     # such number. `translate` is much faster than a regular expression.
-    if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
+    if b"00" not in text[8::9].translate(_MARKS):
         return False
-    return b"0" * _LONG_DIGITS in text.translate(_DIGITS_AS_ZEROS)
+    marks = text.translate(_MARKS)
+    return _INTEGER in marks or _NEGATIVE in marks or _FRACTION in marks or marks.startswith(_INTEGER[1:])
 
 
 def loads_exact(text: bytes) -> Any:
