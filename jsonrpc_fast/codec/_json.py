@@ -343,7 +343,9 @@ def may_be_altered(text: bytes) -> bool:
     if b"00" not in text[8::9].translate(_MARKS):
         return False
     marks = text.translate(_MARKS)
-    return _INTEGER in marks or _NEGATIVE in marks or _FRACTION in marks or marks.startswith(_INTEGER[1:])
+    return _NEGATIVE[1:] in marks and (
+        _INTEGER in marks or _NEGATIVE in marks or _FRACTION in marks or marks.startswith(_INTEGER[1:])
+    )
 
 
 def loads_exact(text: bytes) -> Any:
