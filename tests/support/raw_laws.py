@@ -247,7 +247,7 @@ def _reading(profile: Profile) -> Profile:
         big_ints=profile.big_ints,
         floats=profile.floats,
         extra_members=extra,
-        limits=Limits(id_bytes=640, method_bytes=2**30),
+        limits=Limits(id_bytes=640, method_bytes=2**29),
     )
 
 
