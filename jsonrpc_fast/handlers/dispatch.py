@@ -31,7 +31,7 @@ from ..support import HANDLER_FAILURES, check_callable, check_seconds
 from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
-from .results import ReportFailure, encode_models, response_to_error, response_to_failure
+from .results import ReportFailure, encode_models, response_to_error, response_to_failure, unwritable
 
 if TYPE_CHECKING:
     from ..codec._serving import Called  # with the core, it would load the messages and the scanner of the pure backend
@@ -363,7 +363,7 @@ class Dispatch:
             except HANDLER_FAILURES as failure:  # that of a model, which says more
                 error = failure
         encode = partial(self._encode_error, item, is_line)
-        return response_to_failure(error, item.method, item.id, encode, self._report)[0]
+        return response_to_failure(unwritable(error), item.method, item.id, encode, self._report)[0]
 
     def _fail(self, item: Inbound, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification):

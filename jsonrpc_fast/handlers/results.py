@@ -67,8 +67,19 @@ def response_to_error(
             code = int(error.code)
             return encode(code, error.message, error.data), code
         except HANDLER_FAILURES as failure:  # data that cannot be encoded, or a subclass without one of the fields
-            error = failure
+            error = unwritable(failure)
     return response_to_failure(error, method, id, encode, report)
+
+
+def unwritable(error: BaseException) -> BaseException:
+    """Return the failure of an encoding without the encoder's frames: a peer that sends a deep value would fill logs.
+
+    The error of the caller's `default`, its cause, keeps them.
+    """
+    if type(error) is not EncodeError:
+        return error
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def response_to_failure(

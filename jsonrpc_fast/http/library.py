@@ -120,9 +120,8 @@ def translated(error: Exception) -> Exception:
 
 
 def exchange_with(url: httpx2.URL) -> str:
-    """Return what the text of an HttpStatusError says of the server: nothing that may be secret."""
-    parts = [part if len(part) <= 20 else "..." for part in url.path.split("/")]  # a long part may be a key
-    return f" from {url.scheme}://{url.netloc.decode()}{'/'.join(parts)}"
+    """Return what the text of an HttpStatusError says of the server: not the path, which may be a key."""
+    return f" from {url.scheme}://{url.netloc.decode()}"
 
 
 def tls_context() -> Any:

@@ -60,7 +60,7 @@ from ..codes import RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import ConnectionLost, EncodeError, RpcError, StateError, run_callback
 from ..handlers import Handler, Handlers, is_awaitable
 from ..handlers.awaiting import discard
-from ..handlers.results import encode_models, response_to_error, response_to_failure
+from ..handlers.results import encode_models, response_to_error, response_to_failure, unwritable
 from ..hooks import Outcome
 from ..support import HANDLER_FAILURES, cancelled_errors, is_foreign_cancellation, is_future
 from ..types import NEVER_AWAITABLE, UNSET, MessageId, Unset
@@ -837,7 +837,8 @@ class Serving(PlainServer):
             except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
                 outcome = Outcome.ERROR
                 refuse = partial(self._error_text, item)
-                text, code = response_to_failure(error, item.method, item.id, refuse, self.rules.hooks.handler_fault)
+                report = self.rules.hooks.handler_fault
+                text, code = response_to_failure(unwritable(error), item.method, item.id, refuse, report)
             if item.destination is not None:
                 item.destination.respond(item.id, text)
             elif text:

@@ -83,6 +83,24 @@ def test_what_is_no_model_is_an_internal_error(value: Any, caplog: pytest.LogCap
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [EncodeError] * 2
 
 
+DEEP: list[Any] = []
+for _ in range(400):
+    DEEP = [DEEP]
+
+
+@rows("handlers", [Handlers({"m": lambda: DEEP}), Handlers({"m": lambda: refuse(DEEP)})])
+async def test_the_log_of_a_value_that_is_too_deep_is_short(
+    handlers: Handlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise it has a line for each level of what a peer has sent, in which the encoder called itself."""
+    assert b'"code":-32603' in handlers.dispatch(CALL)
+    async with sessions(handlers) as (client, _):
+        with pytest.raises(RpcError):
+            await client.call("m")
+    assert caplog.text.count("Recursion limit reached") == 2
+    assert len(caplog.text) < 4000
+
+
 class Refusing(pydantic.BaseModel):
     value: int = 0
 

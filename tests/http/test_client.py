@@ -349,7 +349,7 @@ def test_an_answer_that_is_not_the_response(way: Way, answer: bytes, status: int
     if isinstance(caught.value, HttpStatusError):
         assert (caught.value.status, caught.value.body) == (status, answer)
         reason = {404: "Not Found", 500: "Internal Server Error"}[status]
-        assert str(caught.value) == f"HTTP status {status} ({reason}) from http://localhost/rpc to 'm'"
+        assert str(caught.value) == f"HTTP status {status} ({reason}) from http://localhost to 'm'"
 
 
 @every_way
@@ -402,7 +402,7 @@ def test_an_http_status(way: Way, status: int) -> None:
         assert caught.value.headers["retry-after"] == "3"
         assert (caught.value.body, caught.value.body_bytes) == (b"text" * 1024, 20_000)
         assert re.fullmatch(
-            rf"HTTP status {status} \([A-Z][A-Za-z ]+\) from http://localhost/rpc to {to}; "
+            rf"HTTP status {status} \([A-Z][A-Za-z ]+\) from http://localhost to {to}; "
             "the body is cut to 4096 of 20000 bytes",
             str(caught.value),
         )
