@@ -407,6 +407,8 @@ class Session(Calling):
     def _on_end(self) -> None:
         """The peer half-closed: no more responses, but it may still expect ours."""
         engine, transport = self._engine, self._driver.transport
+        if isinstance(transport, Connection):
+            engine.fault = engine.fault or transport.fault  # reported when the channel is lost, but calls are lost now
         if self._closer is None and isinstance(transport, Connection) and engine.is_idle and engine.has_served:
             # Only the writing is left, and that needs no task.
             self._state = _State.CLOSING

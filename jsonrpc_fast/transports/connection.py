@@ -19,8 +19,8 @@ Received data:
     read. Connections that have a rest share the time: ten peers that flood delay the others no longer than one.
   - `onread`, if set, gets the messages of a step before the first of them is delivered. `onlate`, if set, is called
     when the turn is over and messages of the step are left: they are delivered all the same.
-  - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and more than
-    `max_faults` invalid messages close the connection. A peer that keeps sending after a fault is cut off when
+  - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and so do more than
+    `max_faults` invalid messages: what came before is served. A peer that keeps sending after that is cut off when
     DROPPED_BYTES have arrived.
   - When the channel is lost, what has arrived is delivered first: a response in it settles a call.
 
@@ -343,7 +343,12 @@ class Connection(Outbox):
     @property
     def _has_backlog(self) -> bool:
         """Whether something has arrived that may hold a whole message."""
-        return self._kept is not None or self._decoder.has_more
+        return (self._kept is not None or self._decoder.has_more) and not (self._has_ended and self._is_refused)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the peer has sent more faults than `max_faults`: what follows is not read."""
+        return self._faults_left is not None and self._faults_left < 0
 
     def update(self) -> None:
         """Start or stop reading and delivering, according to the state."""
@@ -455,7 +460,7 @@ class Connection(Outbox):
 
     def _finish_reading(self) -> None:
         """Handle the end of the stream or of the channel, behind which nothing is left to deliver."""
-        if self._has_ended and (left := self._decoded(self._decoder.close)):  # an incomplete message
+        if self._has_ended and not self._is_refused and (left := self._decoded(self._decoder.close)):  # a part of one
             self._deliver(left)
             if not self._may_deliver:
                 self.update()
@@ -520,7 +525,7 @@ class Connection(Outbox):
                         self.report_callback_error(error)
                     if kind is list:
                         self._count_faults([one for one in item if type(one) is ParseError])
-                if self._state is not state:
+                if self._state is not state or (self._has_ended and self._is_refused):
                     return
                 late = end
         except BaseException:  # one of `errors.LOOP_EXITS`; the messages behind it are delivered all the same
@@ -541,7 +546,9 @@ class Connection(Outbox):
             if self._faults_left < 0 and self.fault is None:
                 # The last one says what the peer does.
                 self._break_by("the peer sent more invalid messages than max_faults allows", faults[-1])
-                self.begin_closing()
+                # As behind the end of its stream: what came before is served, and no response will come.
+                self._has_ended = True
+                self.update()
 
     def report_end(self) -> None:
         """Call `onend`, once: the peer has ended its stream, or this side has to end."""

@@ -736,6 +736,46 @@ async def test_the_fault_that_closes_a_connection_is_answered_although_the_turn_
     await other.disconnect()
 
 
+@pytest.mark.virtual_time
+async def test_what_came_before_too_many_faults_is_served() -> None:
+    served: list[int] = []
+
+    async def later(number: int) -> int:
+        await asyncio.sleep(0.01)
+        served.append(number)
+        return number
+
+    one, other = memory_pair(max_faults=3)
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, {"later": later, "now": lambda number: number}, hooks=Faults()):
+        wire.send(Request(1, "later", [1]))
+        batch = b'[{"jsonrpc":"2.0","id":2,"method":"now","params":[2]}' + b",7" * 2000 + b"]\n"
+        wire.send(batch)
+        wire.send(Request(3, "now", [3]))
+        first, *faults = await wire.next()
+        assert (first, len(faults)) == (Response(2, 2), 2000)
+        assert await wire.next() == Response(1, 1)  # and none to the message behind the batch
+        await eventually(lambda: not one.is_connected)
+    assert str(one.fault) == "the peer sent more invalid messages than max_faults allows"
+    await other.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_calls_learn_at_once_of_too_many_faults() -> None:
+    one, other = memory_pair(max_faults=3, drain_seconds=300)
+    wire = Wire(other)
+    await other.start()
+    async with Session(one, hooks=Faults()) as session:
+        call = asyncio.ensure_future(session.call("m"))
+        await wire.next()
+        for _ in range(5):
+            wire.send(b"7\n")
+        with pytest.raises(ConnectionLost, match="the peer sent more invalid messages than max_faults allows"):
+            await asyncio.wait_for(call, 1)
+        await other.disconnect()
+
+
 @pytest.fixture(autouse=True)
 def nothing_unawaited() -> Iterator[None]:
     """A coroutine that the test never awaits is reported in this test."""
