@@ -575,14 +575,14 @@ class Engine(Serving):
     def _loss(self) -> ConnectionLost:
         if self.fault is None and self.closes:
             return ConnectionLost("this session was closed by this side")
-        closed = "the connection is closed"
-        if self.fault is None and self._unsettled is not None:
-            loss = ConnectionLost(_with_fault(closed, self._unsettled))
-            loss.__cause__ = self._unsettled
-            return loss
+        closed, fault, unsettled = "the connection is closed", self.fault, self._unsettled
         if self.driver.heard == "nothing":
             closed += _SILENCE.format("")
-        return lost(closed, "the connection broke", self.fault)
+        loss = lost(closed, "the connection broke", fault)
+        if unsettled is not None and (fault is None or not isinstance(fault.__cause__, ParseError)):
+            loss = ConnectionLost(_with_fault(str(loss), unsettled))
+            loss.__cause__ = fault or unsettled
+        return loss
 
     def _timeout(self, call: Call) -> CallTimeout:
         seconds, text = call.expires - call.started, ""

@@ -467,8 +467,7 @@ class Connection(Outbox):
                 return
         if self._state is _LOST:
             self._end()
-        # After a framing fault the peer cannot expect responses.
-        elif self.onend is None or self._decoder.ended:
+        elif self.onend is None:
             self.begin_closing()
         else:
             self.report_end()
@@ -514,7 +513,7 @@ class Connection(Outbox):
                         self.run_callback("onlate", self.onlate)
                 kind, onmessage = type(item), self.onmessage
                 if kind is ParseError:
-                    self._deliver_fault(item)
+                    self._deliver_fault(item, self._decoder.ended and item is items[-1])
                 elif onmessage is not None:
                     # Inlined from `run_callback`: a call costs half as much as the decoding.
                     try:
@@ -532,10 +531,10 @@ class Connection(Outbox):
             self._deliver(list(pending))
             raise
 
-    def _deliver_fault(self, fault: ParseError) -> None:
+    def _deliver_fault(self, fault: ParseError, is_last: bool) -> None:
         self.report_invalid(fault)
         self._count_faults([fault])
-        if self._decoder.ended:
+        if is_last:  # of the stream: it is one of the framing
             self._break_by(str(fault), fault)
             self._has_ended = True
             self.update()
@@ -543,7 +542,7 @@ class Connection(Outbox):
     def _count_faults(self, faults: list[ParseError]) -> None:
         if self._faults_left is not None and faults:
             self._faults_left -= len(faults)
-            if self._faults_left < 0 and self.fault is None:
+            if self._faults_left < 0:
                 # The last one says what the peer does.
                 self._break_by("the peer sent more invalid messages than max_faults allows", faults[-1])
                 # As behind the end of its stream: what came before is served, and no response will come.
@@ -678,8 +677,9 @@ class Connection(Outbox):
         self.update()
 
     def _break_by(self, text: str, cause: Exception) -> None:
-        """Note what breaks the connection, if nothing has before: it is reported when the channel is lost."""
-        if self.fault is None:
+        """Note what the peer has sent that breaks the connection: it is reported when the channel is lost."""
+        # It arrived before the channel was lost, or before a write failed, although it is delivered later.
+        if self.fault is None or not isinstance(self.fault.__cause__, ParseError):
             self.fault = ConnectionLost(text)
             self.fault.__cause__ = cause
 

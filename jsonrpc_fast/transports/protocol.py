@@ -44,8 +44,8 @@ class Transport:
     onclose: Callable[[], None] | None = None
     """Called exactly once, after the last call of the other callbacks."""
     onend: Callable[[], None] | None = None
-    """If set, called when the peer ends its stream. The transport then stays open for sending until `close`, so that
-    pending responses can still leave. A transport whose peer cannot do that never calls it."""
+    """If set, called when the peer ends its stream, or its faults do. The transport then stays open for sending until
+    `close`, so that pending responses can still leave."""
     onstop: Callable[[float | None], None] | None = None
     """Called when this side must end, because its server closes or its process received a signal. The callee finishes
     its work within the given seconds (None: without limit) and closes the transport."""

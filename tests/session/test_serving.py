@@ -6,12 +6,15 @@ import asyncio
 import gc
 import inspect
 import logging
+import re
+import socket
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import (
+    Decoder,
     Error,
     Notification,
     Request,
@@ -24,11 +27,12 @@ from jsonrpc_fast import (
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Outcome, Session, SessionContext
-from jsonrpc_fast.transports import connection, memory_pair
+from jsonrpc_fast.transports import Transport, connection, memory_pair
 
 from ..support.memory import collect
 from ..support.session_pairs import Faults, Wire, session_and_wire, sessions
 from ..support.tables import rows
+from ..support.transports import reset, serving
 from ..support.waiting import eventually, forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -761,19 +765,114 @@ async def test_what_came_before_too_many_faults_is_served() -> None:
     await other.disconnect()
 
 
-@pytest.mark.virtual_time
-async def test_calls_learn_at_once_of_too_many_faults() -> None:
-    one, other = memory_pair(max_faults=3, drain_seconds=300)
-    wire = Wire(other)
-    await other.start()
-    async with Session(one, hooks=Faults()) as session:
-        call = asyncio.ensure_future(session.call("m"))
-        await wire.next()
-        for _ in range(5):
-            wire.send(b"7\n")
-        with pytest.raises(ConnectionLost, match="the peer sent more invalid messages than max_faults allows"):
-            await asyncio.wait_for(call, 1)
-        await other.disconnect()
+def framed(text: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%b" % (len(text), text)
+
+
+END_FAULTS = rows(
+    ("faults", "reason"),
+    [
+        (b"Content-Length: x\r\n\r\n", "the framing is invalid; Content-Length is not a whole number"),
+        (framed(b"7") + b"Content-Length: x\r\n\r\n", "the framing is invalid; Content-Length is not a whole number"),
+        (framed(b"7") * 5, "the peer sent more invalid messages than max_faults allows"),
+        (framed(b"7") * 3 + b"Content-Length: x\r\n\r\n", "the peer sent more invalid messages than max_faults allows"),
+        (framed(b"[7,7,7,7,7]"), "the peer sent more invalid messages than max_faults allows"),
+    ],
+)
+"""Faults that end a stream with `max_faults=3`, and the reason that calls in flight are told."""
+
+
+@END_FAULTS
+async def test_the_fault_that_ends_a_stream_fails_calls_at_once_and_what_came_before_is_served(
+    faults: bytes, reason: str
+) -> None:
+    """Over TCP: the loss of a channel in memory, unlike that of a socket, follows its end at once."""
+    is_lost = asyncio.Event()
+    failures: list[ConnectionLost] = []
+
+    async def later(number: int) -> int:
+        await is_lost.wait()
+        return number
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, {"later": later, "now": lambda number: number}, hooks=Faults()) as session:
+            with pytest.raises(ConnectionLost) as caught:
+                await session.call("m")
+            failures.append(caught.value)
+            is_lost.set()
+            await session.wait_closed()
+
+    options: Any = {"framing": "content-length", "max_faults": 3, "drain_seconds": None}
+    async with serving(serve, **options) as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        await reader.readuntil(b'"method":"m"}')
+        decoder = Decoder("content-length")
+        messages: list[Any] = [Request(number, ("later", "now")[number % 2], [number]) for number in range(50)]
+        messages.append([Request(number, "now", [number]) for number in range(1000, 3000)])
+        writer.write(b"".join(framed(encode(message, delimited=False)) for message in messages) + faults)
+        received = decoder.feed(await asyncio.wait_for(reader.read(), 10))  # although this side has not ended its own
+        assert [message for message in received if type(message) is list and len(message) > 5] == [
+            [Response(number, number) for number in range(1000, 3000)]
+        ]
+        answered = {message.id: message.result for message in received if type(message) is Response}
+        assert {id: result for id, result in answered.items() if id is not None} == {id: id for id in range(50)}
+        assert [str(failure) for failure in failures] == [f"the connection broke: {reason}"]
+        writer.close()
+
+
+@END_FAULTS
+async def test_calls_learn_at_once_of_the_fault_that_ends_a_stream(faults: bytes, reason: str) -> None:
+    """The peer stays connected, and reads."""
+    failures: list[ConnectionLost] = []
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, hooks=Faults()) as session:
+            with pytest.raises(ConnectionLost) as caught:
+                await session.call("m")
+            failures.append(caught.value)
+            await session.wait_closed()
+
+    options: Any = {"framing": "content-length", "max_faults": 3, "drain_seconds": None}
+    async with serving(serve, **options) as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        await reader.readuntil(b'"method":"m"}')
+        writer.write(faults)
+        await eventually(lambda: failures, 10)
+        assert [str(failure) for failure in failures] == [f"the connection broke: {reason}"]
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+
+@rows(
+    ("count", "ending", "max_faults", "reason"),
+    [
+        (800, b"", 700, "the peer sent more invalid messages than max_faults allows"),
+        (800, b"Content-Length: x\r\n\r\n", None, "the framing is invalid; Content-Length is not a whole number"),
+        (20, b"", None, r"\[.*, after a message that cannot be read: the message is not an object"),
+    ],
+)
+async def test_the_reset_of_a_peer_does_not_hide_its_faults_from_calls(
+    count: int, ending: bytes, max_faults: int | None, reason: str
+) -> None:
+    failures: list[ConnectionLost] = []
+
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, hooks=Faults()) as session:
+            with pytest.raises(ConnectionLost) as caught:
+                await session.call("m")
+            failures.append(caught.value)
+
+    options: Any = {"framing": "content-length", "max_faults": max_faults}
+    async with serving(serve, **options) as server:
+        peer = socket.create_connection(server.address[:2])
+        peer.setblocking(False)
+        while b'"method":"m"}' not in await asyncio.get_running_loop().sock_recv(peer, 1000):
+            pass
+        # Sent and reset in one step, so that the responses to the faults cannot be written.
+        peer.send(framed(b"7") * count + ending)
+        reset(peer)
+        await eventually(lambda: failures)
+    assert re.fullmatch(f"the connection broke: {reason}", str(failures[0]))
 
 
 @pytest.fixture(autouse=True)

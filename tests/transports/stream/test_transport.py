@@ -71,17 +71,24 @@ async def test_auto_framing_replies_in_the_framing_of_the_peer(spoken: Framing) 
         await client.close()
 
 
-async def test_a_framing_fault_closes_the_connection() -> None:
+def respond_and_close(transport: StreamTransport, told: list[Any]) -> None:
+    told.append("end")
+    transport.send(Response(1))
+    transport.begin_closing()
+
+
+@rows("onend", [None, respond_and_close])
+async def test_a_framing_fault_ends_the_stream(onend: Any) -> None:
+    """As its peer does: with `onend` set, the responses to what came before the fault may follow."""
     told: list[Any] = []
-    ended: list[bool] = []
 
     async def serve(transport: StreamTransport) -> None:
         recorder = Recorder(transport)
         recorder.events = told
-        transport.onmessage = lambda message: transport.send(Response(1))
+        transport.onmessage = lambda message: onend or transport.send(Response(1))
         transport.onerror = told.append
         transport.onclose = lambda: told.append("closed")
-        transport.onend = lambda: ended.append(True)
+        transport.onend = onend and (lambda: onend(transport, told))
         await transport.start()
 
     async with serving(serve, framing="content-length") as server:
@@ -92,12 +99,13 @@ async def test_a_framing_fault_closes_the_connection() -> None:
         writer.close()
         await writer.wait_closed()
         await eventually(lambda: "closed" in told)
-        assert isinstance(told[0], ParseError)
-        assert isinstance(told[1], ConnectionLost)
-        assert str(told[1]) == str(told[0])
-        assert told[1].__cause__ is told[0]
-        assert told[2:] == ["closed"]
-        assert ended == []
+        fault, *ends, loss, closed = told
+        assert isinstance(fault, ParseError)
+        assert ends == (["end"] if onend else [])
+        assert isinstance(loss, ConnectionLost)
+        assert str(loss) == str(fault)
+        assert loss.__cause__ is fault
+        assert closed == "closed"
 
 
 @needs_unix
