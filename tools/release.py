@@ -6,12 +6,14 @@ Rules:
 - The metadata of all wheels are the same, because installers that lock (uv, Poetry, pdm) read one wheel for all. Those
   of a free-threaded Python lack orjson, which has no wheel there, and which no environment marker can leave out.
 - The metadata have the address of the project, not its placeholder, and the README in them installs from the index.
+  `CHANGELOG.md` has the date of the version.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tarfile
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -54,9 +56,17 @@ def metadata(wheel: Path) -> str:
     return "".join([line for line in text.splitlines(keepends=True) if not line.startswith("Requires-Dist: orjson")])
 
 
+def changes(archive: Path) -> str:
+    """Return the changes that a source distribution has."""
+    with tarfile.open(archive) as file:
+        packed = file.extractfile(f"{archive.name.removesuffix('.tar.gz')}/CHANGELOG.md")
+        return packed.read().decode() if packed else ""
+
+
 def faults(tag: str, files: list[Path]) -> list[str]:
     """Return what is wrong with the files of a release."""
-    found, expected = sorted(part(file.name) for file in files), parts(tag.removeprefix("v"))
+    version = tag.removeprefix("v")
+    found, expected = sorted(part(file.name) for file in files), parts(version)
     missing, strange = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     texts = [f"missing: {name}" for name in missing] + [f"not a part of the release: {name}" for name in strange]
     wheels = sorted(file for file in files if file.suffix == ".whl")
@@ -75,6 +85,9 @@ def faults(tag: str, files: list[Path]) -> list[str]:
     if wheels and "pip install '.[" in metadata(wheels[0]):
         pages = "'.[...]' becomes 'jsonrpc_fast[...]', in the docs, too"
         texts.append(f"the README installs from a clone: {pages}")
+    dated = re.compile(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", re.MULTILINE)
+    if any(SOURCE.fullmatch(file.name) and not dated.search(changes(file)) for file in files):
+        texts.append(f"CHANGELOG.md has no `## {version} (YYYY-MM-DD)`")
     return texts
 
 

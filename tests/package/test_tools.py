@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from tools import release, sanitized
 from tools.nightly import NIGHTLY, scaled
-from tools.packages import extras
+from tools.packages import FOR_TESTS, extras
 from tools.programs import PROGRAMS
 
 from ..support.places import ROOT
@@ -92,6 +94,14 @@ def test_nothing_without_a_version_is_installed_beside_the_token_and_tools_have_
         assert re.search(rf"^{name.lower()}==\S+ .*\\\n    --hash=sha256:", locked, re.MULTILINE), name
 
 
+def test_only_a_pushed_tag_is_published_and_the_list_of_its_contents_has_no_tools_of_tests() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    check, _, publish = text.partition("\n  check:")[2].partition("\n  publish:")
+    assert "if: github.event_name == 'push'" in check  # a run by hand may be on a tag, too
+    assert "needs: check" in publish
+    assert f"--all-extras --no-extra {FOR_TESTS} --no-dev" in check
+
+
 def test_the_extras_and_groups_agree() -> None:
     """The test extra has what the adapters adapt, and the extras that users install."""
     optional, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
@@ -130,6 +140,8 @@ def test_a_release_is_checked_by_what_its_files_are() -> None:
 def test_cibuildwheel_builds_the_wheels_of_a_release() -> None:
     settings = PROJECT["tool"]["cibuildwheel"]
     assert settings["build"].split() == [f"{python}-*" for python in release.PYTHONS]
+    frontend = {"name": "build", "args": ["--dependency-constraints-txt", "tools/requirements.txt"]}
+    assert settings["build-frontend"] == frontend  # without it, with the newest tools of the day, and without hashes
     architectures = {system: settings[system]["archs"] for system in ("linux", "macos", "windows")}
     assert architectures == {
         "linux": ["x86_64", "aarch64"],
@@ -140,8 +152,8 @@ def test_cibuildwheel_builds_the_wheels_of_a_release() -> None:
     assert [f"cp{text.rpartition(' ')[2].replace('.', '')}" for text in classified] == list(release.PYTHONS[:-1])
 
 
-def write_release(folder: Path) -> list[Path]:
-    """Write a whole release of version 1.2, whose wheels have nothing but metadata."""
+def write_release(folder: Path, date: str = "2026-11-29") -> list[Path]:
+    """Write a whole release of version 1.2, whose wheels have nothing but metadata, and whose sources only changes."""
     systems = {"manylinux": "manylinux_2_28", "musllinux": "musllinux_1_2", "macosx": "macosx_11_0", "win": "win"}
     names = ["jsonrpc_fast-1.2.tar.gz", "jsonrpc_fast-1.2-py3-none-any.whl"]
     for python in release.PYTHONS:
@@ -152,7 +164,11 @@ def write_release(folder: Path) -> list[Path]:
         if name.endswith(".whl"):
             write_wheel(folder / name, "" if "cp314t" in name else "Requires-Dist: orjson>=3\n")
         else:
-            (folder / name).write_bytes(b"")
+            text = f"# Changelog\n\n## 1.2 ({date})\n".encode()
+            member = tarfile.TarInfo("jsonrpc_fast-1.2/CHANGELOG.md")
+            member.size = len(text)
+            with tarfile.open(folder / name, "w:gz") as archive:
+                archive.addfile(member, io.BytesIO(text))
     return [folder / name for name in names]
 
 
@@ -197,3 +213,8 @@ def test_a_release_that_is_still_that_of_a_clone_is_refused(more: str, said: str
         if file.suffix == ".whl":
             write_wheel(file, f"{'' if 'cp314t' in file.name else 'Requires-Dist: orjson>=3' + chr(10)}{more}")
     assert release.faults("v1.2", files) == [said]
+
+
+def test_a_release_whose_changes_have_no_date_is_refused(tmp_path: Path) -> None:
+    files = write_release(tmp_path, date="unreleased")
+    assert release.faults("v1.2", files) == ["CHANGELOG.md has no `## 1.2 (YYYY-MM-DD)`"]
