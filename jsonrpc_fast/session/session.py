@@ -29,7 +29,7 @@ from ..codec._backend import decoded
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers, RequestContext
-from ..support import Waiters, check_seconds, on_failure
+from ..support import Waiters, check_seconds, on_failure, shorten
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import CALLBACKS, Acceptor, Ending, Transport, check_transport
@@ -354,12 +354,13 @@ class Session(Calling):
 
         Those in `known` have had their time, and were reported.
         """
-        tasks = [run.task for run in runs if run.task is not None and run.task not in known]
+        tasks = {run.task: run.item.method for run in runs if run.task is not None and run.task not in known}
         if not tasks:
             return set()
         _, left = await asyncio.wait(tasks, timeout=self._engine.rules.close_seconds)
         if left:
-            self._engine.rules.hooks.fault(StateError("a handler continues although it was cancelled"))
+            methods = ", ".join(map(shorten, sorted({tasks[task] for task in left})))
+            self._engine.rules.hooks.fault(StateError(f"a handler continues although it was cancelled: {methods}"))
         return left
 
     def _on_close(self) -> None:

@@ -54,7 +54,7 @@ class Transport:
     kept_bytes: Callable[[], int] | None = None
     """If set, returns about how many bytes of delivered messages the layer above keeps; servers count them."""
     dropped_requests: int = 0
-    """How many requests were left without a response at the close: set by a session, read by `run_stdio`."""
+    """How many requests were left without a response at the close: set by a session, told by servers."""
     pauses_when_blocked: bool = True
     """Whether reading pauses while the write buffer is above its high-water mark.
 

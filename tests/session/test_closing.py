@@ -129,15 +129,18 @@ async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
             except asyncio.CancelledError:
                 continue
 
-    async with sessions({"stubborn": stubborn}, close_seconds=0.02, hooks=faults) as (client, server):
-        call = asyncio.create_task(client.call("stubborn"))
+    handlers = {"stubborn too": stubborn, "stubborn": stubborn, "forever": forever}
+    async with sessions(handlers, close_seconds=0.02, hooks=faults) as (client, server):
+        calls = [asyncio.create_task(client.call(method)) for method in handlers]
         await settle()
         await asyncio.wait_for(server.close(), 2)
-        assert isinstance(faults.seen[-1], StateError)
+        assert [(type(fault), str(fault)) for fault in faults.seen] == [
+            (StateError, "a handler continues although it was cancelled: 'stubborn', 'stubborn too'"),
+            (StateError, "the session was closed before it responded to 3 requests"),
+        ]
         release.set()
         await settle()
-        with pytest.raises(ConnectionLost):
-            await call
+        assert [type(error) for error in await results_of(*calls)] == [ConnectionLost] * 3
 
 
 @pytest.mark.virtual_time

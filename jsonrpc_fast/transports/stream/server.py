@@ -272,6 +272,8 @@ class StreamServer:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+        if dropped := sum(connection.dropped_requests for connection in connections):
+            _logger.warning("the server ended with requests without a response: %d", dropped)
         # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()

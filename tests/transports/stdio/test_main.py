@@ -102,7 +102,7 @@ def test_a_signal_ends_a_process_whose_handler_goes_on_after_the_end() -> None:
         assert process.stderr is not None
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"stay"}\n')
         process.stdin.close()
-        assert process.stderr.readline() == b"StateError: a handler continues although it was cancelled\n"
+        assert process.stderr.readline() == b"StateError: a handler continues although it was cancelled: 'stay'\n"
         assert process.stderr.readline() == b"the server ended with requests without a response: 1\n"
         wait_until_asleep(process.pid)
         process.send_signal(signal.SIGTERM)

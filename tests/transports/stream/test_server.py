@@ -438,7 +438,7 @@ async def test_a_server_that_closes_lets_handlers_finish() -> None:
         await closing
 
 
-async def test_a_server_that_closes_cancels_handlers_after_the_grace_period() -> None:
+async def test_a_server_that_closes_cancels_handlers_after_the_grace_period(caplog: pytest.LogCaptureFixture) -> None:
     worker = Worker()
     await worker.server.start()
     async with Session(TcpClient(*worker.server.address)) as client:
@@ -447,6 +447,7 @@ async def test_a_server_that_closes_cancels_handlers_after_the_grace_period() ->
         await worker.server.close(grace_seconds=0.05)
         with pytest.raises(ConnectionLost):
             await call
+    assert caplog.messages == ["the server ended with requests without a response: 1"]
 
 
 async def test_a_server_that_closes_does_not_wait_long_for_a_serve_that_goes_on(
