@@ -5,6 +5,16 @@
 Each stream is a call that reports progress. Its connection is cut after a random number of bytes, by the client or, in
 pauses, by nginx. The client resumes after the last event that it got completely, at either worker, and cuts again. In
 the end it must have received every message once and in order.
+
+Then as many streams each while Redis is in trouble:
+
+killed       it is killed with SIGKILL, again and again, and started without its data, at once or later
+frozen       it stands still, for up to four seconds
+flushed      it loses its data
+kept         it is killed again, and has its data when it starts (`appendonly`)
+
+Then a stream is followed to its end, or the attempt to resume it gets 410 (events are lost; 404 from a worker that does
+not have the session) or 503 (Redis does not respond). What came before has no gap and is in order. Nothing hangs.
 """
 
 from __future__ import annotations
@@ -12,12 +22,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import contextlib
 import random
 import re
 import shutil
+import signal
+import socket
 import sys
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 import orjson
 
@@ -25,9 +39,13 @@ from jsonrpc_fast.framing.sse import Event, EventDecoder
 
 from ..support.http_process import HOST
 from ..support.mcp_workers import Workers, mcp_workers
+from ..support.redis_server import RedisServer
 
 READ_TIMEOUT = "500ms"  # of nginx, less than some pauses of the function
 SECONDS = 120.0
+TROUBLES: Final = ("killed", "frozen", "flushed", "kept")
+LOST: Final = {404: "lost: 404", 410: "lost: 410", 503: "lost: 503"}
+"""The refusals to resume a stream: events are lost, at a worker without or with the session; Redis does not respond."""
 _CHUNK = re.compile(rb"([0-9a-f]+)\r\n", re.IGNORECASE)
 
 
@@ -130,7 +148,9 @@ async def post(port: int, headers: dict[str, str], body: bytes) -> Response:
         await asyncio.sleep(0.1)
 
 
-async def one_stream(workers: Workers, chance: random.Random, counts: collections.Counter[str]) -> None:
+async def one_stream(
+    workers: Workers, chance: random.Random, counts: collections.Counter[str], may_lose: bool = False
+) -> None:
     """Make a call whose stream is cut several times, and check what comes."""
     headers = await begin_session(workers.port)
     to = chance.randrange(1, 12)
@@ -156,41 +176,103 @@ async def one_stream(workers: Workers, chance: random.Random, counts: collection
         if response.status == 504:  # nginx waited too long for the headers
             counts["status 504"] += 1
             is_cut = True
-        elif response.status:
+        elif response.status and not (may_lose and response.status in LOST and method == "GET"):
             assert response.status == 200, (response.status, response.body)
         got += response.events
         last = next((event.id for event in reversed(response.events) if event.id), last)
+        if response.status in LOST:
+            assert response.status != 404 or port == workers.any_port  # nginx asks the worker of the session otherwise
+            check_messages(got, to, is_whole=False)
+            counts[LOST[response.status]] += 1
+            return None
         if not is_cut:
             if response.headers["content-type"] == "application/json":
                 counts["not streams"] += 1
-                return await one_stream(workers, chance, counts)
+                return await one_stream(workers, chance, counts, may_lose)
             break
         if not last:  # cut before the first event: the call is lost
-            return await one_stream(workers, chance, counts)
+            return await one_stream(workers, chance, counts, may_lose)
         counts["resumed"] += 1
         port, method, body = chance.choice([workers.port, workers.any_port]), "GET", b""
         sent = {**headers, "Last-Event-ID": last}
-    messages = [orjson.loads(event.data or b"") for event in got if event.data]
-    progress = [message["params"]["progress"] for message in messages[:-1]]
-    assert progress == list(range(1, to + 1)), (progress, to)
-    assert messages[-1]["result"]["content"][0]["text"] == f"counted to {to}", messages[-1]
-    ids = [event.id for event in got]
-    assert len(set(ids)) == len(ids), ids
+    counts["events"] += check_messages(got, to, is_whole=True)
     counts["streams"] += 1
-    counts["events"] += len(messages)
     return None
 
 
-async def check(workers: Workers, streams: int, seed: int, concurrency: int = 16) -> collections.Counter[str]:
+def check_messages(got: list[Event], to: int, *, is_whole: bool) -> int:
+    """Check that messages came once and in order, up to the result or to any place. Return how many there are."""
+    messages = [orjson.loads(event.data or b"") for event in got if event.data]
+    results = [message["result"] for message in messages if "result" in message]
+    progress = [message["params"]["progress"] for message in messages[: len(messages) - len(results)]]
+    assert progress == list(range(1, len(progress) + 1)), (progress, to)
+    if is_whole or results:
+        assert len(progress) == to, (progress, to)
+        assert [result["content"][0]["text"] for result in results] == [f"counted to {to}"], messages[-1]
+    ids = [event.id for event in got]
+    assert len(set(ids)) == len(ids), ids
+    return len(messages)
+
+
+@contextlib.asynccontextmanager
+async def troubled(redis: RedisServer, how: str, chance: random.Random) -> AsyncIterator[collections.Counter[str]]:
+    """Trouble Redis in one of the ways meanwhile. Yield how many times that has been done."""
+    counts: collections.Counter[str] = collections.Counter()
+    if how == "kept":
+        redis.kill()
+        redis.start("appendonly yes")
+
+    async def trouble() -> None:
+        while True:
+            await asyncio.sleep(chance.uniform(0.2, 1.5))
+            counts[how] += 1
+            if how == "flushed":
+                flush(redis)
+            elif how == "frozen":
+                redis.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(chance.choice([0.3, 1.5, 4]))
+                redis.send_signal(signal.SIGCONT)
+            else:
+                redis.kill()
+                await asyncio.sleep(chance.choice([0, 0.3, 1.5]))
+                redis.start()
+
+    troubling = asyncio.create_task(trouble())
+    try:
+        yield counts
+    finally:
+        assert not troubling.done(), troubling
+        troubling.cancel()
+        await asyncio.wait([troubling])
+        redis.kill()  # it may be stopped, or not running
+        redis.start()
+
+
+def flush(redis: RedisServer) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(redis.socket))
+        connection.sendall(b"FLUSHALL\r\n")
+        assert connection.recv(100) == b"+OK\r\n"
+
+
+async def check(
+    workers: Workers, streams: int, seed: int, concurrency: int = 16, trouble: str = ""
+) -> collections.Counter[str]:
     """Check a number of streams, some at a time. Return how many times each outcome occurred."""
     counts: collections.Counter[str] = collections.Counter()
     numbers = iter(range(streams))
 
     async def work() -> None:
         for number in numbers:
-            await asyncio.wait_for(one_stream(workers, random.Random(seed * 1_000_003 + number), counts), SECONDS)
+            chance = random.Random(seed * 1_000_003 + number)
+            begin = time.monotonic()
+            await asyncio.wait_for(one_stream(workers, chance, counts, bool(trouble)), SECONDS)
+            counts["slowest ms"] = max(counts["slowest ms"], round(1000 * (time.monotonic() - begin)))
 
-    await asyncio.gather(*(work() for _ in range(concurrency)))
+    async with contextlib.AsyncExitStack() as stack:
+        if trouble:
+            counts = await stack.enter_async_context(troubled(workers.redis, trouble, random.Random(seed)))
+        await asyncio.gather(*(work() for _ in range(concurrency)))
     return counts
 
 
@@ -202,10 +284,13 @@ def main() -> None:
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     if nginx is None:
         sys.exit("nginx is not installed")
-    begin = time.monotonic()
     with mcp_workers(nginx, READ_TIMEOUT) as workers:
-        counts = asyncio.run(check(workers, arguments.streams, arguments.seed))
-    print(f"{dict(counts)} in {time.monotonic() - begin:.0f} s: every message arrived once and in order")
+        for trouble in ("", *TROUBLES):
+            begin = time.monotonic()
+            counts = asyncio.run(check(workers, arguments.streams, arguments.seed, trouble=trouble))
+            print(f"{trouble or 'calm':8} {dict(counts)} in {time.monotonic() - begin:.0f} s", flush=True)
+            assert counts["streams"] + sum(counts[lost] for lost in LOST.values()) == arguments.streams, counts
+    print("every message arrived once and in order, and every stream that was not whole said so")
 
 
 if __name__ == "__main__":

@@ -654,13 +654,12 @@ def test_consumer_names() -> None:
 @pytest.mark.slow
 @pytest.mark.time_limit(280)
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
-async def test_workers_end_under_load(tmp_path: Path, by: signal.Signals, stream: bool) -> None:
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM, None])
+async def test_workers_or_the_server_end_under_load(tmp_path: Path, by: signal.Signals | None, stream: bool) -> None:
     """`python -m tests.isolated.nats_load` runs it at full size."""
     calls = 500 if stream else 5000
-    settled = await nats_load.killed(tmp_path, calls, 3, by, stream=stream)
-    assert settled.total() == calls
-    if by is signal.SIGTERM or stream:
-        assert settled == {"result": calls}
-    assert settled["result"] > calls // 2
-    assert settled.keys() <= {"result", "CallTimeout", "ConnectionLost"}
+    settled = await nats_load.killed(tmp_path, calls, 3 if by else 2, by, stream=stream)
+    nats_load.check(settled, calls, stream=stream)
+    if by is signal.SIGTERM or (by and stream):
+        assert settled["result"] == calls
+    assert settled["result"] > (calls // 2 if by else 0)

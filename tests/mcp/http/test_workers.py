@@ -28,6 +28,13 @@ async def test_streams_that_are_cut_are_resumed_at_either_worker(workers: Worker
     assert counts["cut by the client"] > 0
 
 
+async def test_streams_end_as_they_say_while_redis_is_killed(workers: Workers) -> None:
+    """`python -m tests.isolated.mcp_resumption` has more, and longer, troubles."""
+    counts = await mcp_resumption.check(workers, 150, seed=int(time.time()), trouble="killed")
+    assert counts["streams"] + sum(counts[lost] for lost in mcp_resumption.LOST.values()) == 150
+    assert counts["killed"] > 0
+
+
 async def test_a_worker_that_dies(workers: Workers) -> None:
     """Another one continues the interrupted streams, and serves new sessions."""
     port = workers.port
