@@ -45,7 +45,7 @@ FEW_TOOLS = (
     *("pytest-timeout>=2.3", "pytest-xdist>=3.6"),
 )
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
-LOWEST_TOOLS = (*FEW_TOOLS, "opentelemetry-sdk>=1.30", "pydantic>=2.8", "starlette>=0.40", "trustme>=1.1")
+LOWEST_TOOLS = (*FEW_TOOLS, "opentelemetry-sdk>=1.30", "pydantic>=2.8", "starlette>=0.41.3", "trustme>=1.1")
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
 UNTYPED = (
