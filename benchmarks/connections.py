@@ -1,8 +1,8 @@
-"""Count what a connection costs: `python -m benchmarks.connections` prints instructions, bytes and objects.
+"""Count what a connection costs: `python -m benchmarks.connections` writes it into docs/performance.md.
 
-`--fairness` measures polite clients beside floods, `--scale` sessions by the thousand: both need a quiet machine. All
-else are counts, not times: they are the same on a busy machine. Each figure comes from a server process of its own,
-whose clients are plain sockets in another process.
+`--fairness` measures polite clients beside floods, and writes them there, too; `--scale` prints what sessions by the
+thousand cost. Both need a quiet machine. All else are counts, not times: they are the same on a busy machine. Each
+figure comes from a server process of its own, whose clients are plain sockets in another process.
 
 Rules:
   - Instructions: callgrind counts the server between two marks, over connections that open, call
@@ -38,7 +38,7 @@ from tests.support.certificates import contexts
 from tests.support.mcp_http import Exchange, begin_session
 from tests.support.processes import resident_bytes
 
-from .pages import HERE, markdown
+from .pages import DOCS, HERE, markdown, write
 
 HOST: Final = "127.0.0.1"
 WARM_UP: Final = 50
@@ -401,7 +401,14 @@ def instructions(name: str) -> float | None:
     return int(total[1]) / CHURNED
 
 
-KINDS: Final = ("tcp", "unix", "websocket", "tls", "wss", "mcp")
+KINDS: Final = {
+    "tcp": "TCP",
+    "unix": "Unix socket",
+    "websocket": "WebSocket",
+    "tls": "TLS",
+    "wss": "WebSocket over TLS",
+    "mcp": "MCP over HTTP, without the HTTP server",
+}
 
 
 def table() -> str:
@@ -415,7 +422,7 @@ def table() -> str:
     for name, kind in contestants:
         total = instructions(name) if kind == "tcp" else None
         base = base or total
-        cells = [f"{name}, {kind}", "", ""]
+        cells = [f"{name}, {KINDS[kind]}", "", ""]
         if total is not None and base is not None:
             cells[1:] = [f"{total / 1000:,.0f}", f"{total / base:.2f}"]
         held, closed = count("hold", name, kind), count("close", name, kind)
@@ -483,12 +490,12 @@ def main() -> None:
         with loops.running_on(options.loop):
             asyncio.run(_serve(*options.serve))
     elif options.fairness:
-        print(fairness(options.fairness))
+        write({"fairness": fairness(options.fairness)}, DOCS / "performance.md")
     elif options.scale:
         for name, figure in count("scale").items():
             print(f"{name:40} {figure:,.2f}")
     else:
-        print(table())
+        write({"connections": table()}, DOCS / "performance.md")
 
 
 if __name__ == "__main__":

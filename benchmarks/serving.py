@@ -5,7 +5,7 @@ figure is the processor time of the server, as the system measures it. The serve
 least counts, because other work on the machine only adds to it. After some rounds all are started again, because the
 memory layout of a process changes its speed.
 
-`--sessions` compares sessions with a bare protocol, on asyncio and on uvloop: the table of docs/performance.md.
+`--sessions` compares sessions with a bare protocol, on asyncio and on uvloop, and writes docs/performance.md.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def main() -> None:
         found = [measure(loop, COMPARED, {"": (SMALL, 64)}, options.rounds)[""] for loop in loops]
         bare = [times[COMPARED[0]] for times in found]
         rows = [(name, *[f"{t[name] / b:.1f}" for t, b in zip(found, bare, strict=True)]) for name in COMPARED[1:]]
-        print(markdown([("server", *loops), *rows]))
+        print(compared := markdown([("server", *loops), *rows]))
+        write({"sessions": compared}, DOCS / "performance.md")
         return
     found = measure("asyncio", OF_THE_PAGE, LOADS, options.rounds)  # type: ignore[assignment]
     rows = [("requests", *OF_THE_PAGE)]

@@ -11,7 +11,7 @@ PYTHON_M: Final = ("python", "-m")
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "adapters": (*PYTHON_M, "tests.peers.adapters"),
     "allocations": (*PYTHON_M, "tests.isolated.allocations"),
-    "bench": (*PYTHON_M, "benchmarks.report"),
+    "bench": (*PYTHON_M, "benchmarks"),
     "conformance": (*PYTHON_M, "tests.peers.conformance"),
     "coverage": (*PYTEST, "tests", "--ci", "--cov", "--cov-report=term:skip-covered"),
     "dropin": (*PYTHON_M, "tests.dropin"),
