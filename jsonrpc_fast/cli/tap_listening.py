@@ -158,11 +158,11 @@ async def _pass_on(
                 server_reader, server_writer = await connect()
         except OSError as error:  # also a TimeoutError
             watcher.add("<-", b"", f"the server cannot be reached: {error.strerror or type(error).__name__}")
-            return
-        writers.append(server_writer)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_pump(reader, server_writer, watcher, channel["->"]))
-            group.create_task(_pump(server_reader, writer, watcher, channel["<-"]))
+        else:  # not `return` above: PyPy's compiler aborts at one before `except*`
+            writers.append(server_writer)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, server_writer, watcher, channel["->"]))
+                group.create_task(_pump(server_reader, writer, watcher, channel["<-"]))
     except* OSError as errors:
         reason = errors.exceptions[0]
         watcher.add("<-", b"", f"the connection broke: {getattr(reason, 'strerror', None) or type(reason).__name__}")

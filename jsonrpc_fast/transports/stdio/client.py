@@ -435,7 +435,7 @@ class Child:
         _running.add(self)
         # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs neither a thread nor the handler of
         # SIGCHLD, of which a process has only one.
-        if sys.platform == "linux":
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # PyPy has none
             with contextlib.suppress(OSError):  # a sandbox may refuse it
                 self._pidfd = os.pidfd_open(process.pid)
                 self._loop.add_reader(self._pidfd, self._reap)

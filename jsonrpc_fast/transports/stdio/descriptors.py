@@ -101,7 +101,9 @@ def duplicate(descriptor: int) -> int:
 
         # At least 64: some programs pass 3, 4 and so on to their children.
         with contextlib.suppress(OSError):  # the limit on descriptors may be lower
-            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
+            copy = fcntl.fcntl(descriptor, getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD), 64)
+            os.set_inheritable(copy, False)  # PyPy has F_DUPFD alone
+            return copy
     return os.dup(descriptor)
 
 
@@ -346,7 +348,9 @@ class ReadyWriter(Writer):
         try:
             if self._socket is not None:
                 return self._socket.sendmsg(pieces, [], socket.MSG_DONTWAIT)
-            return os.writev(self._descriptor, pieces)
+            if hasattr(os, "writev"):
+                return os.writev(self._descriptor, pieces)
+            return os.write(self._descriptor, pieces[0])  # on PyPy
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as fault:

@@ -417,9 +417,9 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> N
 
 
 def _peer_credentials(channel: Any) -> PeerCredentials | None:
-    """Return the credentials that the kernel gives for the peer of a Unix socket; None except on Linux."""
+    """Return the credentials that the kernel gives for the peer of a Unix socket; None but on Linux with CPython."""
     connected = channel.get_extra_info("socket")
-    if sys.platform != "linux" or connected is None:
+    if sys.platform != "linux" or not hasattr(socket, "SO_PEERCRED") or connected is None:
         return None
     try:
         found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -270,6 +270,29 @@ async def test_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.events[1:] == ["closed"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Python lacks these, too")
+async def test_without_the_calls_that_pypy_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    for owner, name in ((os, "pidfd_open"), (os, "waitid"), (os, "writev"), (fcntl, "F_DUPFD_CLOEXEC")):
+        monkeypatch.delattr(owner, name)
+    copy = descriptors.duplicate(0)
+    assert copy >= 64
+    assert not os.get_inheritable(copy)
+    os.close(copy)
+    child = Child(echo())
+    child.pauses_when_blocked = False
+    await child.start()
+    child.pause_reading()  # what the pipe does not take waits, in pieces
+    for number in range(20):
+        child.send(Request(number, "echo", [number, "x" * 100_000]))
+    child.resume_reading()
+    await child.recorder.wait_for(20)
+    assert child.events == [Response(number, [number, "x" * 100_000]) for number in range(20)]
+    await child.close()
+    assert child.returncode == 0
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(TypeError):
         StdioClient("one string")

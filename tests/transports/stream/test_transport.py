@@ -505,6 +505,17 @@ async def test_the_credentials_of_another_process(tmp_path: Path) -> None:
     await server.close()
 
 
+@needs_unix
+async def test_without_the_option_of_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "SO_PEERCRED", raising=False)  # as on PyPy
+    server = UnixServer(serve_who, tmp_path / "socket")
+    await server.start()
+    async with Session(UnixClient(tmp_path / "socket")) as session:
+        assert session.peer is None
+        assert await session.call("who", timeout=20) is None
+    await server.close()
+
+
 async def test_a_transport_without_a_peer() -> None:
     one, other = memory_pair()
     async with Session(one, {"who": who}), Session(other) as client:
