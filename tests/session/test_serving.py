@@ -8,6 +8,7 @@ import inspect
 import logging
 import re
 import socket
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -843,6 +844,7 @@ async def test_calls_learn_at_once_of_the_fault_that_ends_a_stream(faults: bytes
         writer.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a reset may drop what has arrived and is not read")
 @rows(
     ("count", "ending", "max_faults", "reason"),
     [
