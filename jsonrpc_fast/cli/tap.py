@@ -278,10 +278,35 @@ def _write(descriptor: int, chunk: bytes) -> None:
     left = memoryview(chunk)
     # A pipe may take less than it is given.
     while left:
+        left = left[_write_some(descriptor, left) :]
+
+
+def _write_some(descriptor: int, data: memoryview) -> int:
+    while True:
         try:
-            left = left[os.write(descriptor, left) :]
+            return os.write(descriptor, data)
         except BlockingIOError:
             select.select([], [descriptor], [])
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    """Write lines to a log. If it cannot take all of them, such as on a full disk, no part of a line is left in a file.
+
+    Otherwise the recording could not be read, and the next tap would append its first line to that part.
+    """
+    left = memoryview(lines)
+    try:
+        while left:
+            left = left[_write_some(descriptor, left) :]
+    except OSError:
+        written = len(lines) - len(left)
+        part = written - (lines.rfind(b"\n", 0, written) + 1)
+        if part and descriptor != 2:  # the server writes to stderr, too
+            with contextlib.suppress(OSError):  # it is a pipe
+                end = os.lseek(descriptor, 0, os.SEEK_CUR)
+                if end == os.fstat(descriptor).st_size:  # no other process has appended since
+                    os.ftruncate(descriptor, end - part)
+        raise
 
 
 class Watcher:
@@ -357,7 +382,7 @@ class Watcher:
     def _add_to_record(self, line: bytes) -> None:
         assert self._record is not None
         try:
-            _write(self._record, line)
+            _append(self._record, line)
         except OSError as error:
             self._record = None
             print_error(f"no more messages are recorded: {error.strerror}")
@@ -368,7 +393,7 @@ class Watcher:
             return
         line_of = self._json_of if self._json else self._text_of
         try:
-            _write(self._log, b"".join([line_of(now, side, entry, text) for entry, text in entries]))
+            _append(self._log, b"".join([line_of(now, side, entry, text) for entry, text in entries]))
         except BrokenPipeError:
             self._log = None  # the reader of the log has closed it; the messages are still passed on
         except OSError as error:

@@ -108,7 +108,9 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
         assert task is not None
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        await tap(reader, writer)
+        # On Python 3.11 asyncio logs a connection whose task is cancelled, as at the end, as a failure.
+        with contextlib.suppress(asyncio.CancelledError):
+            await tap(reader, writer)
 
     try:
         if options.listen.startswith("unix:"):
@@ -128,7 +130,7 @@ async def _serve(options: argparse.Namespace, watcher: Watcher) -> int:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return Status.SUCCESS
+    return 128 + signal.SIGTERM
 
 
 def _opener(target: str) -> Any:

@@ -140,13 +140,14 @@ exit status:
 """
 TAP_STATUS = """
 exit status:
-  that of the server; 128 + N if signal N ended it; with --listen, --http: 0
+  that of the server; 128 + N if signal N ended it
   2    the command line is wrong, the log cannot be opened, or an extra is not
        installed
   3    the address of --listen or --http is in use, or cannot be listened on
   126  the server's command cannot be run
   127  the server's command is not found
   130  interrupted, with --listen or --http
+  143  terminated, with --listen or --http
 """
 SERVED_STATUS = """
 exit status:

@@ -114,6 +114,28 @@ def test_a_log_on_a_full_disk_is_reported() -> None:
     assert done.stderr == b"jsonrpc-fast: no more messages are logged: No space left on device\n"
 
 
+def test_a_log_that_becomes_full_ends_with_a_whole_line(tmp_path: Path) -> None:
+    """The recording can be read as far as it goes, and the next tap goes on in a line of its own."""
+    log, record = tmp_path / "log", tmp_path / "record"
+    sent = [b'{"jsonrpc":"2.0","method":"m","params":[%d]}' % number for number in range(1000)]
+    data = b"".join([text + b"\n" for text in sent])
+    words = tapped("cat", options=["--payloads", "--log", str(log), "--record", str(record)])
+    limited = ["sh", "-c", 'ulimit -f 17; exec "$@"', "sh", *words]  # the size of a file, in half KiB or KiB
+    done = subprocess.run(limited, env=ENVIRONMENT, input=data, capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (0, data)
+    assert sorted(done.stderr.splitlines()) == [
+        b"jsonrpc-fast: no more messages are logged: File too large",
+        b"jsonrpc-fast: no more messages are recorded: File too large",
+    ]
+    assert lines_of(log.read_bytes())
+    assert run("cat", data=REQUEST, options=["--record", str(record)]).returncode == 0
+    with record.open("rb") as file:
+        *found, last = [bytes(each.message or b"") for each in read_recording(file) if each.sender == "client"]
+    assert found == sent[: len(found)]
+    assert 10 < len(found) < 1000
+    assert last == REQUEST.strip()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_client_on_a_full_disk_is_reported(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:

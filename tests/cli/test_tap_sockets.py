@@ -6,6 +6,7 @@ import asyncio
 import re
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,7 +38,7 @@ async def tapped(folder: Path, target: str) -> AsyncIterator[tuple[Path, asyncio
     path = folder / "tap"
     options = ["--listen", f"unix:{path}", "--log", str(folder / "log"), "--record", str(folder / "record")]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "jsonrpc_fast", "tap", *options, target, env=environment()
+        sys.executable, "-m", "jsonrpc_fast", "tap", *options, target, env=environment(), stderr=subprocess.PIPE
     )
     try:
         await eventually(lambda: accepts(path))
@@ -45,7 +46,8 @@ async def tapped(folder: Path, target: str) -> AsyncIterator[tuple[Path, asyncio
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), 20)
+        _, said = await asyncio.wait_for(process.communicate(), 20)
+        assert said == b""
 
 
 def log_of(folder: Path) -> list[str]:
@@ -64,7 +66,7 @@ async def test_a_conversation_is_passed_on_and_logged(tmp_path: Path) -> None:
                     assert await client.call("add", [number, 2]) == number + 2
     finally:
         await server.close(0)
-    assert process.returncode == 0
+    assert process.returncode == 128 + signal.SIGTERM
     assert [line for line in log_of(tmp_path) if "goodbye" not in line] == [
         "-> request add id=1 54 B",
         "<- result add id=1 35 B",
@@ -100,6 +102,22 @@ async def test_an_end_is_passed_on_and_what_breaks_is_told(tmp_path: Path) -> No
             assert await reader.read() == b""
         writer.close()
     assert any("the server cannot be reached: " in line for line in log_of(tmp_path))
+
+
+async def test_connections_that_are_open_at_the_end(tmp_path: Path) -> None:
+    """They are closed, and stderr has no traceback of them."""
+    server = TcpServer(serving({"add": lambda a, b: a + b}), "127.0.0.1", 0)
+    await server.start()
+    try:
+        async with (
+            tapped(tmp_path, f"tcp://127.0.0.1:{server.address[1]}") as (path, process),
+            Session(UnixClient(str(path)), timeout=20) as client,
+        ):
+            assert await client.call("add", [1, 2]) == 3
+            process.send_signal(signal.SIGTERM)
+            await client.wait_closed()
+    finally:
+        await server.close(0)
 
 
 @rows(

@@ -3,11 +3,13 @@
     python -m tests.isolated.rough_ends --only websocket
 
 Each server is another process on the loopback interface. Its stderr is on a full disk, and in both processes the wall
-clock jumps by years at each look. Each case has a time limit. In every case
+clock jumps by years at each look. A tap, in front of some of them, has its log and its recording on a disk that becomes
+full (Linux, where `unshare` may mount one). Each case has a time limit. In every case
 
 - a call settles with its own result, or with an exception that says why;
 - a process that gets SIGTERM ends by it, soon after its grace period, whatever its peers do or leave undone;
-- a side that was stopped goes on, and a heartbeat notices it meanwhile.
+- a side that was stopped goes on, and a heartbeat notices it meanwhile;
+- a tap passes on every message, says that it logs and records no more, and leaves whole lines of the first messages.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -26,13 +29,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.mcp import connect
 from jsonrpc_fast.mcp.http import McpEndpoint, run_http
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import Session, serving
+from jsonrpc_fast.testing.recordings import read_recording
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, UnixClient, UnixServer, run_stdio
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
@@ -41,6 +45,9 @@ from ..support.places import ROOT
 from ..support.waiting import accepts, free_port
 
 KINDS: Final = ("tcp", "tls", "unix", "websocket", "wss", "stdio", "mcp")
+FULL: Final = Path("/dev/full")
+SMALL_DISK: Final = 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"'
+"""Mounts a disk at a folder, for one command and whoever opens it through the command's `/proc`."""
 SECONDS: Final = 30.0
 """How long a case may take on a busy machine, the start of its process not counted."""
 
@@ -78,6 +85,8 @@ class Far:
         self.tls = contexts_of(folder) if kind in ("tls", "wss") else (None, None)
         self.process: Any = None
         self.link: Any = None
+        self.before: list[str] = []  # a command that runs that of the server
+        self.stderr: IO[bytes] = FULL.open("wb")
 
     def server(self, **options: Any) -> Any:
         if self.kind == "unix":
@@ -96,15 +105,18 @@ class Far:
         return int(self.server().run(grace_seconds=1))
 
     def command(self, role: str) -> list[str]:
-        return [sys.executable, "-m", __spec__.name, role, self.kind, "--at", str(self.folder), self.place]
+        own = [sys.executable, "-m", __spec__.name, role, self.kind, "--at", str(self.folder), self.place]
+        return [*self.before, *own]
 
     async def start(self) -> None:
         if self.kind == "stdio":
             await self.connect().start()
             await asyncio.sleep(1)  # until it handles signals
             return
-        with open("/dev/full", "wb") as full:
-            self.process = await asyncio.create_subprocess_exec(*self.command("--serve"), cwd=ROOT, stderr=full)
+        await self.run_process(self.command("--serve"))
+
+    async def run_process(self, command: list[str]) -> None:
+        self.process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=self.stderr)
         while not (os.path.exists(self.place) if self.kind == "unix" else accepts(int(self.place))):
             assert self.process.returncode is None, f"the server ended with {self.process.returncode}"
             await asyncio.sleep(0.02)
@@ -113,7 +125,9 @@ class Far:
         if self.kind == "unix":
             self.link = UnixClient(self.place)
         elif self.kind == "stdio":
-            self.link = self.process = StdioClient(self.command("--serve"), cwd=ROOT, exit_seconds=5)
+            self.link = self.process = StdioClient(
+                self.command("--serve"), cwd=ROOT, stderr=self.stderr, exit_seconds=5
+            )
         elif self.is_web:
             scheme = "wss" if self.tls[1] else "ws"
             self.link = WebSocketClient(f"{scheme}://localhost:{self.place}/", ssl=self.tls[1])
@@ -301,9 +315,66 @@ async def call_until_lost(far: Far) -> None:
         print(said)
 
 
+async def tap_on_a_full_disk(kind: str, folder: Path) -> str:
+    """Where stderr is full, too, nobody can be told; everything else is the same."""
+    told = await tap_until_full(kind, folder, folder / "said")
+    return f"{told}; {await tap_until_full(kind, folder, FULL)}"
+
+
+async def tap_until_full(kind: str, folder: Path, stderr: Path) -> str:
+    disk = folder / "disk"
+    disk.mkdir(exist_ok=True)
+    far, near = Far(kind, folder), Far(kind, folder)
+    tap = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(disk), sys.executable, "-m"]
+    tap += ["jsonrpc_fast", "tap", "--payloads", "--log", str(disk / "log"), "--record", str(disk / "record")]
+    try:
+        with stderr.open("wb") as near.stderr:
+            if kind == "stdio":
+                near.before = [*tap, "--"]
+            else:
+                await far.start()
+                option, scheme = ("--http", "http") if kind == "mcp" else ("--listen", "tcp")
+                path = "/mcp" if kind == "mcp" else ""
+                target = f"{scheme}://127.0.0.1:{far.place}{path}"
+                await near.run_process([*tap, option, f"127.0.0.1:{near.place}", target])
+            async with asyncio.timeout(SECONDS):
+                async with near.calling() as call:
+                    for size in range(1000, 1100):
+                        assert await call("large", size) == "x" * size
+                        if size == 1000:
+                            files = os.open(f"/proc/{near.process.pid}/root{disk}", os.O_RDONLY)
+                            with open("other", "wb", opener=partial(os.open, dir_fd=files)) as other:
+                                other.write(bytes(16_000))
+                        elif size == 1080:  # there is room again, but a recording must not have a gap
+                            os.unlink("other", dir_fd=files)
+                    near.send(signal.SIGTERM)
+                    status = await near.status()
+        assert status in (-signal.SIGTERM, 128 + signal.SIGTERM), f"exit status {status}"
+        with open("log", "rb", opener=partial(os.open, dir_fd=files)) as log:
+            assert log.read().endswith(b"\n")
+        with open("record", "rb", opener=partial(os.open, dir_fd=files)) as record:
+            texts = [bytes(each.message or b"") for each in read_recording(record) if each.sender == "client"]
+        os.close(files)
+        sizes = [int(size) for size in re.findall(rb'(?:"params":\[|"value":)(\d{4})\b', b"\n".join(texts))]
+        assert sizes == [*range(1000, 1000 + len(sizes))], sizes
+        assert 5 < len(sizes) < 100, sizes
+        if stderr is not FULL:
+            said = stderr.read_text()
+            assert "no more messages are logged: No space left on device" in said, said
+            assert "no more messages are recorded: No space left on device" in said, said
+            assert "Traceback" not in said, said
+        return f"100 calls, {len(sizes)} recorded"
+    finally:
+        for each in (near, far):
+            if each.process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    each.send(signal.SIGKILL)
+
+
 async def run(kinds: list[str], folder: Path) -> int:
     runs = [(f"{kind} {case.__name__}", partial(served, case, kind)) for case in CASES for kind in CASES[case]]
     runs += [(f"{kind} stopped_client", partial(stopped_client, kind)) for kind in KINDS[:-2]]
+    runs += [(f"tap of_{kind}_on_a_full_disk", partial(tap_on_a_full_disk, kind)) for kind in ("stdio", "tcp", "mcp")]
     runs = [(name, start) for name, start in runs if name.partition(" ")[0] in kinds]
     wrong = 0
     for name, start in runs:
@@ -321,7 +392,7 @@ async def run(kinds: list[str], folder: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=KINDS, action="append", help="only this kind of server")
+    parser.add_argument("--only", choices=(*KINDS, "tap"), action="append", help="only this kind")
     for name, count in (("--serve", None), ("--call", None), ("--at", 2)):
         parser.add_argument(name, nargs=count, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -332,7 +403,7 @@ def main() -> int:
         return far.run() if options.serve else int(bool(asyncio.run(call_until_lost(far))))
     with tempfile.TemporaryDirectory() as name:
         write_certificates(Path(name))
-        return asyncio.run(run(options.only or list(KINDS), Path(name)))
+        return asyncio.run(run(options.only or [*KINDS, "tap"], Path(name)))
 
 
 if __name__ == "__main__":
