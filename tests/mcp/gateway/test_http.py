@@ -197,9 +197,11 @@ async def test_clients_that_cannot_be_distinguished_share_no_process(has_tokens:
             messages = [message_of(event) async for event in events_of(answer) if event.data]
         return messages[-1]["result"]["content"][0]["text"], [message["params"]["data"] for message in messages[:-1]]
 
+    told: list[tuple[str, list[Any]]] = []
     async with client_of(app) as client:
-        told = await asyncio.gather(*[say(client, who) for who in ("alice", "bob", "alice")])
-        told.append(await say(client, "bob"))
+        # Not two calls of a client at a time: what a server with a handshake logs goes to the latest in flight.
+        for _ in range(2):
+            told += await asyncio.gather(say(client, "alice"), say(client, "bob"))
         assert [log for _, log in told] == [["alice asked"], ["bob asked"], ["alice asked"], ["bob asked"]]
         assert {text for text, _ in told} == (
             {"nobody was here", "alice was here", "bob was here"} if has_tokens else {"nobody was here"}
