@@ -49,11 +49,12 @@ def part(file: str) -> str:
 
 
 def metadata(wheel: Path) -> str:
-    """Return the metadata of a wheel; those of a free-threaded Python with orjson, as all others have it."""
+    """Return the metadata of a wheel without orjson, and without the line that says that `setup.py` requires it."""
     with ZipFile(wheel) as file:
         [name] = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
         text = file.read(name).decode()
-    return "".join([line for line in text.splitlines(keepends=True) if not line.startswith("Requires-Dist: orjson")])
+    own = ("Requires-Dist: orjson", "Dynamic: requires-dist")
+    return "".join([line for line in text.splitlines(keepends=True) if not line.startswith(own)])
 
 
 def changes(archive: Path) -> str:

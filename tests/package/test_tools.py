@@ -162,7 +162,7 @@ def write_release(folder: Path, date: str = "2026-11-29") -> list[Path]:
             names.append(f"jsonrpc_fast-1.2-{python[:5]}-{python}-{systems[system]}_{architecture}.whl")
     for name in names:
         if name.endswith(".whl"):
-            write_wheel(folder / name, "" if "cp314t" in name else "Requires-Dist: orjson>=3\n")
+            write_wheel(folder / name, "" if "cp314t" in name else "Requires-Dist: orjson>=3\nDynamic: requires-dist\n")
         else:
             text = f"# Changelog\n\n## 1.2 ({date})\n".encode()
             member = tarfile.TarInfo("jsonrpc_fast-1.2/CHANGELOG.md")
