@@ -452,7 +452,7 @@ def test_no_input_breaks_an_engine_and_no_response_is_answered(lines: list[bytes
                 settled.append(event)
             elif isinstance(event, Fault) and event.response:
                 assert b'"error":' in event.response
-                assert b'"result"' not in text or batched
+                assert batched or not text.startswith(b"{") or b'"result"' not in text
     assert len(settled) == len({call.id for call in settled})
     assert len(end.calls) + len(settled) == 3
     assert {call.id for call in [*settled, *end.lose()]} == {call.id for call in calls}

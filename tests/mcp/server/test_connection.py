@@ -107,8 +107,10 @@ async def test_a_modern_client_subscribes(schemas: Schemas) -> None:
         await client.result("tools/list")
         server.tool("newer")(lambda: None)
         server.prompt("new")(lambda: "")
+        heard = await client.notification("notifications/prompts/list_changed")
+        assert heard["params"] == {"_meta": {SUBSCRIPTION_ID_KEY: second}}
         await client.result("tools/list")
-        assert [heard["params"] for heard in client.notifications] == [{"_meta": {SUBSCRIPTION_ID_KEY: second}}]
+        assert client.notifications == []
 
 
 async def test_a_stream_that_is_cancelled_immediately() -> None:
