@@ -221,6 +221,7 @@ def installed(session: nox.Session) -> None:
 @nox.session(venv_backend=OWN)
 def pages(session: nox.Session) -> None:
     """Follow the pages as a reader does, each in an environment that has what the page installs; `-- docs/http.md`."""
+    session.install("virtualenv")  # it makes the environment of each page
     session.run("python", "-m", "tests.isolated.pages", str(built("wheel")), *session.posargs)
 
 

@@ -685,6 +685,21 @@ def test_numbers_halfway_between_two_doubles(impl: ModuleType, exponent: int) ->
                 assert impl.Raw(token).decode() == float(token)
 
 
+TINY = [
+    *("9999999999999999999e-344", "99999999999999999999.9e-344", "9999999999999999999e-343", "1e-400", "-1e-400"),
+    *("1e-99999", "1e-999999999", "1e-00000400", "1e-000000000400", "2.4703282292062327e-324", "4e-324"),
+    *("2.4703282292062328e-324", "24703282292062327208e-343", "24703282292062327209e-343", "9.9e-310"),
+    *(f"0.{400 * '0'}1", f"0.{400 * '0'}1e390", f"1{400 * '0'}e-744", f"1{400 * '0'}e-745"),
+]
+"""Numbers about the smallest double, on both sides of what is certainly nearer to zero."""
+
+
+@rows("token", TINY, ids=[token[:30] for token in TINY])
+def test_numbers_near_the_smallest_double(impl: ModuleType, token: str) -> None:
+    found = impl.decode(fill('{"jsonrpc":"2.0","id":1,"result":%s}', token)).result
+    assert found.hex() == float(token).hex()
+
+
 def test_big_ints_outside_payloads(impl: ModuleType) -> None:
     reject = JSONRPC.replace(big_ints="reject")
     code = fill('{"jsonrpc":"2.0","id":1,"error":{"code":%s,"message":"e"}}', WIDE)

@@ -332,12 +332,12 @@ class Values:
         self._left = 0
 
     def next(self) -> bytes:
-        if not self._left:
-            # To make each anew would take most of the time.
-            self._left = 5000
+        if self._left <= 0:
+            # To make each anew would take most of the time. Other threads may draw values meanwhile.
             self._strings = [_any_string(self._rng) for _ in range(1000)]
             self._numbers = [_any_number(self._rng) for _ in range(1000)]
             self._floats = [b"%.*f" % (self._rng.randrange(1, 18), self._rng.uniform(-99, 99)) for _ in range(1000)]
+            self._left = 5000
         self._left -= 1
         text = self._value(0)
         return mutated(self._rng, text) if self._random() < 0.15 else text

