@@ -39,7 +39,7 @@ NIGHTLY: Final[list[tuple[str, ...]]] = [
     *[(f"free_threaded-{version}",) for version in FREE_THREADED],
     *[(name,) for name in ("pypy", "build", "reproducible", "pyodide", "check_packages", "docs_alone", "portable")],
     *[(name,) for name in ("no_compiler", "installed", "pages", "lowest", "sdist")],
-    *[(f"pythons-{version}", "--slow") for version in PYTHONS[1:]],  # the first row runs on the first
+    *[(f"pythons-{version}", "--ci", "--all-loops") for version in PYTHONS[1:]],  # the first row runs on the first
     *[(f"pythons-{version}", "pure-wheel", "--ci") for version in PYTHONS],
     ("coverage",),
     ("mutants", "--count", "25"),

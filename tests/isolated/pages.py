@@ -17,9 +17,6 @@ import time
 from pathlib import Path
 
 from ..support.pages import PAGES, Reader, packages, page_name, steps
-from ..support.places import ROOT
-
-SITE_PAGES = [*PAGES, *sorted((ROOT / "docs" / "deploy").glob("*.md"))]
 
 
 def follow(page: Path, wheel: Path, folder: Path) -> str:
@@ -54,7 +51,7 @@ def main() -> int:
     parser.add_argument("pages", type=Path, nargs="*")
     options = parser.parse_args()
     failed = 0
-    for page in [path.resolve() for path in options.pages] or SITE_PAGES:
+    for page in [path.resolve() for path in options.pages] or PAGES:
         if not steps(page):
             continue
         begin, folder = time.monotonic(), Path(tempfile.mkdtemp())
