@@ -642,9 +642,9 @@ class Engine(Serving):
 
     # The end.
 
-    def begin_draining(self) -> None:
-        """Refuse new requests, and call `Driver.idle` when what was received is served."""
-        self.enter(Phase.DRAINING)
+    def begin_draining(self, phase: Phase = Phase.DRAINING) -> None:
+        """Call `Driver.idle` when what was received is served; refuse new requests, unless the phase is ENDED."""
+        self.enter(phase)
         if self.is_late:
             self.driver.soon()
 

@@ -92,9 +92,10 @@ class Phase(IntEnum):
     """How far the end of a conversation has come."""
 
     OPEN = 0
-    DRAINING = 1  # new requests are refused
-    CUT_OFF = 2  # all handlers were cancelled, and get no response
-    LOST = 3  # nothing more is received
+    ENDED = 1  # the peer has ended its stream: what it sent before is served
+    DRAINING = 2  # new requests are refused
+    CUT_OFF = 3  # all handlers were cancelled, and get no response
+    LOST = 4  # nothing more is received
 
 
 class Flow(Enum):
@@ -188,7 +189,7 @@ class Serving(PlainServer):
     @property
     def is_draining(self) -> bool:
         """Whether new requests are refused."""
-        return self.phase is not Phase.OPEN
+        return self.phase >= Phase.DRAINING
 
     @property
     def waiting_items(self) -> int:

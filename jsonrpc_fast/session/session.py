@@ -36,6 +36,7 @@ from ..transports.protocol import CALLBACKS, Acceptor, Ending, Transport, check_
 from ..types import TURN_SECONDS, UNSET, MessageId, Unset
 from .calling import Calling
 from .engine import Engine
+from .inbound import Phase
 from .loop_driver import LoopDriver
 from .options import RULES, Rules, SessionOptions
 from .requests import Destination, InboundRequest, Run, detached, running, waits_for_peer
@@ -283,9 +284,9 @@ class Session(Calling):
         """Return what is left to wait for when the connection is lost; None for nothing."""
         return self._wait_until_closed() if self._closer is not None or self._engine.runs else None
 
-    def _begin_closing(self, seconds: float | None) -> None:
+    def _begin_closing(self, seconds: float | None, phase: Phase = Phase.DRAINING) -> None:
         self._state = _State.CLOSING
-        self._engine.begin_draining()
+        self._engine.begin_draining(phase)
         self._stop_heartbeat()
         self._finish_by(inf if seconds is None else self._driver.time() + seconds)
         if self._closer is None:
@@ -329,6 +330,7 @@ class Session(Calling):
             finally:
                 if timer is not None:
                     timer.cancel()
+        self._engine.begin_draining()  # it is too late for what has not begun
         self._engine.finish_late()
 
     async def _close_transport(self, is_owed: bool) -> None:
@@ -423,7 +425,7 @@ class Session(Calling):
         end_seconds = engine.rules.end_seconds
         if isinstance(end_seconds, Unset):
             end_seconds = None if transport.responds_after_end else engine.rules.close_seconds
-        self._begin_closing(end_seconds)
+        self._begin_closing(end_seconds, Phase.ENDED)
 
     def _on_stop(self, grace_seconds: float | None) -> None:
         """Begin to close, because the server or the process ends."""

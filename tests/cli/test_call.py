@@ -531,6 +531,7 @@ def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
     source = """if True:
         import signal, sys, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.stdin.buffer.read(1)  # when this arrives, the client knows its program
         print("begun", file=sys.stderr, flush=True)
         sys.stdin.buffer.read()
         print("stdin is closed", file=sys.stderr, flush=True)

@@ -306,5 +306,7 @@ def test_a_server_that_is_dead() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # and nothing listens
         done = run("relay", f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", data=LIST)
-        assert '"error":{"code":-32000,"message":"the server \'server\' cannot be reached' in done.stdout
+        why = "the server 'server' cannot be reached: it has no connection: All connection attempts failed"
+        assert f'"error":{{"code":-32000,"message":"{why}"}}' in done.stdout
+        assert why.partition(" it ")[2] in done.stderr
         assert done.returncode == 0

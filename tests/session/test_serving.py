@@ -9,6 +9,7 @@ import logging
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -764,6 +765,29 @@ async def test_what_came_before_too_many_faults_is_served() -> None:
         await eventually(lambda: not one.is_connected)
     assert str(one.fault) == "the peer sent more invalid messages than max_faults allows"
     await other.disconnect()
+
+
+async def test_what_waits_for_a_later_turn_is_served_although_the_peer_has_ended_its_stream() -> None:
+    def busy(number: int) -> int:
+        end = time.monotonic() + 0.02  # more than a turn
+        while time.monotonic() < end:
+            pass
+        return number
+
+    async def serve(transport: Transport) -> None:
+        # Where requests can be cancelled, the stream is read although some wait.
+        async with Session(transport, {"busy": busy}, convention=LspConvention()) as session:
+            await session.wait_closed()
+
+    async with serving(serve) as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        messages: list[Any] = [Request(number, "busy", [number]) for number in range(5)]
+        messages.append([Request(number, "busy", [number]) for number in (5, 6)])
+        writer.write(b"".join(map(encode, messages)))
+        writer.write_eof()
+        received = Decoder().feed(await asyncio.wait_for(reader.read(), 10))
+        assert received == [*[Response(id, id) for id in range(5)], [Response(5, 5), Response(6, 6)]]
+        writer.close()
 
 
 def framed(text: bytes) -> bytes:

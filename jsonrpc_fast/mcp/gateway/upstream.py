@@ -637,9 +637,14 @@ def _reason(error: Exception) -> str:
         return "needs a sign-in, which failed"
     if isinstance(error, (ConnectionLost, StateError)):
         text = str(error.__cause__ if isinstance(error.__cause__, ConnectionLost) else error)
-        # The other texts may hold an address.
         child = "the child process "
-        return text.removeprefix(child) if text.startswith(child) else "was lost"
+        if text.startswith(child):
+            return text.removeprefix(child)
+        # The other texts may hold an address, and so may what is wrong with a certificate.
+        _, is_unreached, why = text.partition(" cannot be reached: ")
+        if "certificate" in why.lower():
+            return "has a certificate that is refused"
+        return f"has no connection: {why}" if is_unreached else "was lost"
     if isinstance(error, RpcError):
         return f"responded with the error {error.code}"
     if isinstance(error, OSError):

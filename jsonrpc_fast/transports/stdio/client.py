@@ -104,6 +104,11 @@ class ChildChannel(DescriptorChannel):
             elif wanted == "discard":
                 stderr = subprocess.DEVNULL
             process = self.program.start(stdin, stdout, stderr)
+            try:
+                self.child = Child(process, self.program.own_session, self._on_exit)
+            except BaseException:  # such as KeyboardInterrupt: nobody else would end it
+                process.kill()
+                raise
             ours.pop_all()
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
@@ -113,7 +118,6 @@ class ChildChannel(DescriptorChannel):
             split = _Lines(partial(self.connection.run_callback, "stderr", wanted))
             self._stderr_reader = open_reader(lines, split.received, split.failed, 4096)
             self._stderr_reader.read(True)
-        self.child = Child(process, self.program.own_session, self._on_exit)
 
     def set_reading(self, on: bool) -> None:
         super().set_reading(on)
