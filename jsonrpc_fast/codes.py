@@ -128,7 +128,7 @@ class Hint(enum.Enum):
     TLS = "it looks like TLS"
     PRINTED_TEXT = "it looks like a log line or printed text; a program on stdio must print to stderr"
 
-    SEVERAL_MESSAGES = "it looks like several messages: a Decoder reads them one by one"
+    SEVERAL_MESSAGES = 'it looks like several messages: Decoder("concatenated") reads them one by one'
 
     MISSING_LENGTH = "Content-Length is missing"
     DUPLICATE_LENGTH = "there is more than one Content-Length"

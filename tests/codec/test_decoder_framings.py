@@ -327,7 +327,7 @@ def test_decode_gives_no_hint(impl: ModuleType) -> None:
 def test_several_messages_in_one_text(impl: ModuleType, data: bytes, offset: int, is_several: bool) -> None:
     fault = impl.decode(data)
     assert (fault.code.name, fault.offset) == ("MALFORMED_JSON", offset)
-    cure = "; it looks like several messages: a Decoder reads them one by one"
+    cure = '; it looks like several messages: Decoder("concatenated") reads them one by one'
     assert fault.message == f"the text is not JSON{cure if is_several else ''}"
     if b"\n" not in data:
         assert impl.Decoder().feed(data + b"\n") == [fault]
