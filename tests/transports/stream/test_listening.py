@@ -136,6 +136,8 @@ def listening_on(port: int) -> socket.socket:
 async def test_a_process_without_descriptors_reports_that_once_a_second(is_given: bool) -> None:
     import resource
 
+    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+        pytest.skip("libuv has a descriptor in reserve, with which it may accept and close the connections")
     reports: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report["message"]))
     where: dict[str, Any] = {"sock": bound_port()} if is_given else {"host": "127.0.0.1", "port": 0}
@@ -156,8 +158,7 @@ async def test_a_process_without_descriptors_reports_that_once_a_second(is_given
         times = 2 if sys.version_info >= (3, 14) else 1  # it tries one accept more in a turn
         assert set(reports) == {"socket.accept() out of system resource"}
         assert len(reports) <= times
-        if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
-            moving_clock()(1)
+        moving_clock()(1)
         await eventually(lambda: server.connections == 20)
     await server.close(0, 0)
 
