@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.errors import EncodeError
@@ -270,6 +270,8 @@ def _raising_later() -> Callable[[Any], Any]:
 
 @pytest.mark.ci
 @scaled_examples(10)
+@example(Left([Left(1), _around(253, None)]), lambda: lambda value: value.value, 0, JSONRPC, False)
+@example(Left([Left(1), _around(254, None)]), lambda: lambda value: value.value, 0, JSONRPC, False)
 @given(
     value=LEFT,
     make=st.sampled_from(

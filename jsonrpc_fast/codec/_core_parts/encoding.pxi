@@ -486,8 +486,14 @@ cdef char* write_by_default "jsonrpc_fast_write_by_default"(
         else:
             written = owned(result)
             bounded.note(<object>value, written)
+            if is_container(class_of(<PyObject*>written)):
+                # No other call comes before it is known that this result is not too deep.
+                if check_levels_or_fail(<PyObject*>written, WRITTEN_DEPTH - levels, bounded.option) < 0:
+                    if not is_raised(<PyObject*>EncodeError):
+                        return checked(NULL)
+                    clear_raised()  # it is found again where the call is repeated
+                    return NULL
             if is_container(class_of(<PyObject*>written)) or is_scalar(<PyObject*>written, class_of(<PyObject*>written)):
-                # Its depth has a bound here, and is checked where the call is repeated.
                 at = write_value(output, at, <PyObject*>written, levels, NULL)
                 return checked(NULL) if at == NULL and raised() != NULL else at
     text = dumps_bounded(<object>value, bounded, bounded.option, first)
