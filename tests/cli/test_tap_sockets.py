@@ -116,6 +116,7 @@ async def test_connections_that_are_open_at_the_end(tmp_path: Path) -> None:
             assert await client.call("add", [1, 2]) == 3
             process.send_signal(signal.SIGTERM)
             await client.wait_closed()
+            await process.wait()
     finally:
         await server.close(0)
 
