@@ -627,7 +627,7 @@ class Deaf:
 @pytest.mark.ci
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
     """They get responses until too many of these wait to be sent; in the end all have one."""
-    count = 6000
+    count = 8000
 
     one, other = memory_pair()
     answers: list[Any] = []

@@ -93,9 +93,14 @@ async def listen_on(loop: asyncio.AbstractEventLoop, factory: Factory, sock: soc
         if not _is_unix(sock):
             server = await loop.create_server(factory, sock=sock, **options)
         else:
-            if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
-                options["cleanup_socket"] = False  # or asyncio removes the path
-            server = await loop.create_unix_server(factory, sock=sock, **options)
+            if sys.version_info >= (3, 13):
+                options["cleanup_socket"] = False  # or the loop removes the path
+            try:
+                listening = loop.create_unix_server(factory, sock=sock, **options)
+            except TypeError:  # an earlier uvloop has no such option, and removes nothing
+                del options["cleanup_socket"]
+                listening = loop.create_unix_server(factory, sock=sock, **options)
+            server = await listening
         _queue(server)
         on_failure.pop_all()
     return server
