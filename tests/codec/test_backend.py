@@ -16,6 +16,7 @@ import pytest
 
 from ..support.command_line import environment
 from ..support.needs import CPYTHON, require_processes
+from ..support.places import PACKAGE
 from ..support.tables import rows
 
 USE = """
@@ -172,9 +173,12 @@ print(json.dumps([jsonrpc_fast.BACKEND, {fault}]))
         ("raise SystemError('another layout')", "the core cannot be used: SystemError: another layout"),
         ("raise MemoryError", "the core cannot be used: MemoryError: "),
         ("SOURCES = None", "the core belongs to an earlier interpreter of this process, which has ended"),
-        (
-            "SOURCES = 1",
-            "the core was built from other sources than those next to it: run python setup.py build_ext --inplace",
+        *(
+            (
+                "SOURCES = 1",
+                "the core was built from other sources than those next to it: run python setup.py build_ext --inplace",
+            )
+            for _ in (PACKAGE / "codec").glob("_core.pyx")  # a wheel has no sources of the core
         ),
         ("", "the core cannot be used: AttributeError: module 'jsonrpc_fast.codec._core' has no attribute 'SOURCES'"),
     ],
