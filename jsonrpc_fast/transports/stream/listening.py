@@ -98,7 +98,8 @@ async def listen_on(loop: asyncio.AbstractEventLoop, factory: Factory, sock: soc
             try:
                 listening = loop.create_unix_server(factory, sock=sock, **options)
             except TypeError:  # an earlier uvloop has no such option, and removes nothing
-                del options["cleanup_socket"]
+                if options.pop("cleanup_socket", None) is None:
+                    raise
                 listening = loop.create_unix_server(factory, sock=sock, **options)
             server = await listening
         _queue(server)
