@@ -242,24 +242,20 @@ PROJECTS: Final = (
         (
             Edit(
                 _SHELLY_JSON,
-                "from typing import Any\n\nimport orjson\n",
-                "from functools import partial\nfrom typing import Any\n\n"
-                "import orjson\nfrom jsonrpc_fast import CLIENT, decode_dict, encode_dict\n",
+                "import orjson\n",
+                "import orjson\nfrom jsonrpc_fast import CLIENT, encode_dict\n",
             ),
             Edit(
                 _SHELLY_JSON,
-                "json_loads = orjson.loads\n",
-                "json_loads = orjson.loads\nmessage_loads = partial(decode_dict, profile=CLIENT)\n",
+                '    """Dump json bytes."""\n    return orjson.dumps(\n        data,\n',
+                '    """Dump json bytes."""\n    return encode_dict(\n        data,\n'
+                "        profile=CLIENT,\n        delimited=False,\n",
             ),
+            Edit(_SHELLY, "from yarl import", "from jsonrpc_fast import CLIENT, decode_dict\nfrom yarl import"),
             Edit(
-                _SHELLY_JSON,
-                "def json_bytes(",
-                "json_bytes = partial(\n    encode_dict,\n    profile=CLIENT,\n    delimited=False,\n"
-                "    option=orjson.OPT_NON_STR_KEYS,\n    default=json_encoder_default,\n)\n",
-                "    )\n",
+                _SHELLY, "data: dict[str, Any] = json_loads(msg.data)", "return decode_dict(msg.data, profile=CLIENT)"
             ),
-            Edit(_SHELLY, "import json_bytes, json_loads", "import json_bytes, json_loads, message_loads"),
-            Edit(_SHELLY, "json_loads(msg.data)", "message_loads(msg.data)"),
+            Edit(_SHELLY, "        return data\n\n    if msg.type in", "\n    if msg.type in"),
             # The fault says what is wrong, and where, without the text.
             Edit(_SHELLY, "            payload = msg.data\n", "", 'errors="replace")\n'),
             Edit(_SHELLY, "invalid JSON: {payload}", "invalid JSON: {err}"),

@@ -20,10 +20,12 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, Unpack
 
 from ...errors import ConnectionLost
 from ...support import check_seconds, checked_path
+from ...types import TURN_SECONDS
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat
@@ -213,13 +215,22 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         if not self._reads:
             self.transport.pause_reading()
 
+    def _resume_if_wanted(self) -> None:
+        if self._reads and not self._is_lost:
+            self.transport.resume_reading()
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        # More may have arrived, and uvloop reads up to 32 times before it serves anything else.
+        end = monotonic() + TURN_SECONDS / 2 if nbytes == len(self._buffer) else inf
         self.events.received(self._buffer[:nbytes])
         if not self._reads:
             self.transport.pause_reading()  # uvloop reads before `call_soon`
+        elif end < inf and monotonic() > end:
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._resume_if_wanted)
         meter = self._meter
         meter.traffic += nbytes
         if meter.traffic >= meter.check_at:
