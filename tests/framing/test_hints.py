@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from types import ModuleType
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codes import Hint
@@ -88,9 +89,10 @@ PARTS += [b"[", b"{", b"]", b"}", b'"', b"HTTP/", b"1", b"\x15", b"\x16", b"\x03
 
 
 @given(text=st.lists(st.sampled_from(PARTS), max_size=6).map(b"".join))
+@example(text=b"[1]")
 def test_hints_for_lines_in_a_stream(impl: ModuleType, text: bytes) -> None:
     items = impl.Decoder().feed(b"1\n" + text + b"\n")[1:]
-    for item in items:
+    for item in chain.from_iterable(item if type(item) is list else [item] for item in items):
         is_of_text = item.code.name in ("MALFORMED_JSON", "INVALID_UTF8")
         expected = hint_of_line(text.removesuffix(b"\r")) if is_of_text else None
         if item.hint is Hint.SEVERAL_MESSAGES:

@@ -200,7 +200,7 @@ async def send_large(target: Target, over: asyncio.Event) -> None:
     reader, writer = await target.connect()
     closed = asyncio.ensure_future(reader.read())
     closed.add_done_callback(lambda _: target.has_dropped.set())
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for a connection that the server has closed
         writer.write(target.frame(b'{"jsonrpc":"2.0","method":"echo","params":["', size))
         for _ in range(size // (1024 * 1024) - 1):
             writer.write(b"x" * (1024 * 1024))

@@ -82,7 +82,8 @@ class Check:
         self.received += 1
         if self._every and self.received % self._every == 0:
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_later(0.002, self._transport.resume_reading)
+            resuming = asyncio.get_running_loop().call_later(0.002, self._transport.resume_reading)
+            self._transport.onclose = resuming.cancel  # what has arrived is delivered in a pause, too
         if self.received == len(self._sizes):
             self.is_over.set()
 
