@@ -7,7 +7,8 @@ Rules:
     conditions, so they are left out. A schema without restrictions accepts any value, and so does a reference that
     leads nowhere or out of the document.
   - `anyOf` and `oneOf` join shapes; `allOf`, and keywords next to a reference or a union, intersect them. Where objects
-    are joined, one class has the members of all, and requires those that all require.
+    are joined, one class has the members of all, and requires those that all require. A member that one of them does
+    not name has any value, unless `additionalProperties` is false there.
   - Objects with the same schema are one class. A schema may refer to itself through an object. If it refers to itself
     only through arrays, the inner reference accepts any value.
 """
@@ -58,12 +59,16 @@ class Member(NamedTuple):
     is_required: bool
 
 
+_ANYTHING: Final = Member(ANY, False)
+
+
 @dataclass(slots=True, eq=False)
 class ObjectClass:
     """A class for objects."""
 
     hint: str
     members: dict[str, Member] = field(default_factory=dict)
+    is_closed: bool = False  # no other members are valid
 
 
 class Shapes:
@@ -106,8 +111,10 @@ class Shapes:
             return self._class_numbers[classes]
         parts = [self.classes[number] for number in sorted(classes)]
         number, joined = self._add(classes, self._hints.get(classes) or "Or".join(part.hint for part in parts[:3]))
+        joined.is_closed = all(part.is_closed for part in parts)
         for name in dict.fromkeys(name for part in parts for name in part.members):
-            found = [part.members[name] for part in parts if name in part.members]
+            possible = [part for part in parts if name in part.members or not part.is_closed]
+            found = [part.members.get(name, _ANYTHING) for part in possible]
             is_required = len(found) == len(parts) and all(each.is_required for each in found)
             joined.members[name] = Member(join(each.shape for each in found), is_required)
         return number
@@ -217,6 +224,7 @@ class Shapes:
     def _fill(self, made: ObjectClass, schema: Mapping[str, Any]) -> None:
         required = schema.get("required")
         names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+        made.is_closed = schema.get("additionalProperties") is False
         for name, inner in schema["properties"].items():
             made.members[name] = Member(self._of(inner, _titled(inner, f"{made.hint} {name}"), 0), name in names)
 
@@ -273,9 +281,10 @@ class Shapes:
         return self._class_numbers[key]
 
     def _fill_both(self, both: ObjectClass, parts: tuple[ObjectClass, ObjectClass]) -> None:
+        both.is_closed = any(part.is_closed for part in parts)
         for part in parts:
             for name, (shape, is_required) in part.members.items():
-                had = both.members.get(name, Member(ANY, False))
+                had = both.members.get(name, _ANYTHING)
                 both.members[name] = Member(self._meet(had.shape, shape), had.is_required or is_required)
 
 

@@ -23,7 +23,7 @@ import pytest
 
 pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jsonrpc_fast import Raw
@@ -249,9 +249,10 @@ def test_types(schema: Any, expected: str) -> None:
 
 
 def test_objects_that_are_joined_and_met() -> None:
-    joined = stubs_of(with_result({"$ref": "#/components/schemas/Both"}, Both={"oneOf": [OBJECT, OTHER]}))
-    assert "class _BothRequired(TypedDict):\n    a: int | str\n" in joined
-    assert "class Both(_BothRequired, total=False):\n    b: None\n" in joined
+    for first, b in ((OBJECT, "Any"), ({**OBJECT, "additionalProperties": False}, "None")):
+        joined = stubs_of(with_result({"$ref": "#/components/schemas/Both"}, Both={"oneOf": [first, OTHER]}))
+        assert "class _BothRequired(TypedDict):\n    a: int | str\n" in joined
+        assert f"class Both(_BothRequired, total=False):\n    b: {b}\n" in joined
     met = stubs_of(with_result({"allOf": [{"$ref": "#/components/schemas/A"}, OTHER]}, A={**OBJECT, "title": "A"}))
     assert "class MResult(TypedDict):\n    a: int\n    b: None\n" in met
 
@@ -418,6 +419,9 @@ def schemas() -> st.SearchStrategy[Any]:
             | st.tuples(st.dictionaries(names, inner, max_size=3), st.lists(names, max_size=2, unique=True)).map(
                 lambda found: {"type": "object", "properties": found[0], "required": found[1]}
             )
+            | st.dictionaries(names, inner, max_size=2).map(
+                lambda found: {"type": "object", "properties": found, "additionalProperties": False}
+            )
             | inner.map(lambda values: {"type": "object", "additionalProperties": values})
             | st.tuples(st.sampled_from(["anyOf", "oneOf", "allOf"]), st.lists(inner, min_size=1, max_size=3)).map(
                 lambda found: {found[0]: found[1]}
@@ -434,8 +438,13 @@ VALUES = st.recursive(
 )
 
 
+NULL = {"type": "null"}
+A_OR_AB = {"anyOf": [{"type": "object", "properties": names} for names in ({"a": NULL}, {"a": NULL, "b": NULL})]}
+
+
 @settings(deadline=None)
 @given(schemas(), schemas(), schemas(), st.lists(VALUES, min_size=10, max_size=10))
+@example(A_OR_AB, {}, {}, [{"a": None, "b": False}])
 @pytest.mark.ci
 def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values: list[Any]) -> None:
     """No type is narrower than its schema, as an independent validator reads it."""
