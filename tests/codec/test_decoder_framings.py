@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.framing.frames import FRAMINGS, MAX_HEADER_BYTES, frame
@@ -516,6 +516,7 @@ NOISE = st.sampled_from(
     sizes=st.lists(st.integers(0, 300), max_size=12),
     raw=st.booleans(),
 )
+@example(pieces=[(b"", b"\0{}", "newline")], same=True, framing="nul", sizes=[], raw=False)
 @pytest.mark.ci
 def test_any_chunking(
     backends: Backends, pieces: list[tuple[bytes, bytes, Any]], same: bool, framing: str, sizes: list[int], raw: bool
@@ -524,7 +525,7 @@ def test_any_chunking(
     data = b""
     for noise, text, own in pieces:
         used: Any = framing if same and framing != "auto" else own
-        data += noise + frame(text.replace(b"\n", b" "), used)
+        data += noise + frame(text.replace(FRAMINGS[used].delimiter or b"\n", b" "), used)
     core, pure = backends
     whole = repr(decode_all(pure, [data], framing, limits=limits, raw=raw))
     for impl in (core, pure):

@@ -19,7 +19,7 @@ from jsonrpc_fast.transports import UnixClient
 
 from ..support import needs
 from ..support.command_line import run_here
-from ..support.waiting import SECONDS, blocking_eventually
+from ..support.waiting import SECONDS, accepts_at, blocking_eventually
 
 pytestmark = [needs.mark("ovsdb-server"), pytest.mark.ci, pytest.mark.time_limit(100)]
 SCHEMA = {
@@ -42,7 +42,7 @@ def socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [needs.require("ovsdb-server"), folder / "db", f"--remote=punix:{folder / 'socket'}", *options]
     )
     try:
-        blocking_eventually((folder / "socket").exists, SECONDS)
+        blocking_eventually(lambda: accepts_at(folder / "socket"), SECONDS)
         yield str(folder / "socket")
     finally:
         server.kill()

@@ -19,7 +19,7 @@ from ..support import needs
 from ..support.command_line import environment
 from ..support.places import ROOT
 from ..support.tables import rows
-from ..support.waiting import SECONDS, accepts, blocking_eventually, free_port
+from ..support.waiting import SECONDS, accepts, accepts_at, blocking_eventually, free_port
 from .venvs import python_of
 
 pytestmark = [pytest.mark.ci, pytest.mark.time_limit(100)]
@@ -106,7 +106,7 @@ def test_ovsdb(tmp_path: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     with running(needs.require("ovsdb-server"), tmp_path / "db", f"--remote=punix:{socket}", *options):
-        blocking_eventually(socket.exists, SECONDS)
+        blocking_eventually(lambda: accepts_at(socket), SECONDS)
         transact("insert", row={"name": "br0"})
         with example("ovsdb", socket, "Small", "Bridge", "name") as client:
             assert client.lines(1) == ["None -> br0"]

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
@@ -65,6 +66,12 @@ def accepts(port: int, host: str = HOST) -> bool:
     except OSError:
         return False
     return True
+
+
+def accepts_at(path: Path) -> bool:
+    """Return whether a Unix socket accepts connections: its file is there before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def free_port(host: str = HOST) -> int:
