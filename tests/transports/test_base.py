@@ -302,7 +302,7 @@ async def test_a_channel_that_breaks_its_contract_ends_the_connection(
     fault: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frame was accepted and is lost: otherwise the calls in flight would not end."""
-    one, _, recorder, _ = await started()
+    one, other, recorder, _ = await started()
 
     def write(self: MemoryChannel, data: bytes) -> None:
         raise fault
@@ -313,6 +313,7 @@ async def test_a_channel_that_breaks_its_contract_ends_the_connection(
         await recorder.wait_for(2)
     assert not one.is_connected
     assert recorder.events == [fault, "closed"]
+    await other.wait_closed()
 
 
 async def test_states() -> None:

@@ -189,22 +189,27 @@ async def asgi(_: Path) -> AsyncIterator[Pair]:
     """Two applications whose servers pass on each other's messages."""
 
     async def pair(one: Events, other: Events) -> tuple[Channel, Channel]:
-        queues: list[asyncio.Queue[Any]] = [asyncio.Queue(4), asyncio.Queue(4)]
+        queues: list[asyncio.Queue[Any]] = [asyncio.Queue(), asyncio.Queue()]
+        rooms = {id(queue): asyncio.Semaphore(4) for queue in queues}  # an end is queued when there is none, too
 
         def end_of(mine: asyncio.Queue[Any], theirs: asyncio.Queue[Any]) -> AsgiChannel:
+            async def receive() -> Any:
+                event = await mine.get()
+                rooms[id(mine)].release()
+                return event
+
             async def send(event: Any) -> None:
+                await rooms[id(theirs)].acquire()
                 if event["type"] == "websocket.send":
-                    await theirs.put({"type": "websocket.receive", "text": event["text"]})
+                    theirs.put_nowait({"type": "websocket.receive", "text": event["text"]})
                 elif event["type"] == "websocket.close":
-                    await theirs.put({"type": "websocket.disconnect", "code": event["code"]})
+                    theirs.put_nowait({"type": "websocket.disconnect", "code": event["code"]})
 
             mine.put_nowait({"type": "websocket.connect"})
-            return AsgiChannel({}, mine.get, send, None)
+            return AsgiChannel({}, receive, send, None)
 
         def and_the_server_ends(events: Events, theirs: asyncio.Queue[Any]) -> Events:
             def lost(error: Exception | None) -> None:
-                if theirs.full():
-                    theirs.get_nowait()
                 theirs.put_nowait({"type": "websocket.disconnect", "code": 1006})
                 events.lost(error)
 
