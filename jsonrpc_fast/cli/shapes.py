@@ -31,7 +31,14 @@ MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
 
-_TYPES: Final = {"null": "None", "boolean": "bool", "integer": "int", "number": "float", "string": "str"}
+_NUMBER: Final = frozenset({"int", "float"})  # float alone would round large integers
+_TYPES: Final = {
+    "null": frozenset({"None"}),
+    "boolean": frozenset({"bool"}),
+    "integer": frozenset({"int"}),
+    "number": _NUMBER,
+    "string": frozenset({"str"}),
+}
 
 
 class DocumentError(ValueError):
@@ -193,7 +200,7 @@ class Shapes:
         types = _types_of(schema)
         if types is None:
             return ANY
-        plain = frozenset(_TYPES[type] for type in types if type in _TYPES)
+        plain = frozenset(kind for type in types for kind in _TYPES.get(type, ()))
         items = values_shape = None
         classes: frozenset[int] = frozenset()
         if "array" in types:
@@ -242,10 +249,6 @@ class Shapes:
             return one
         if one == ANY:
             return other
-        plain = one.plain & other.plain
-        # Every integer is a number in JSON Schema.
-        if {"int", "float"} <= one.plain | other.plain:
-            plain |= {"int"}
         literals = frozenset(
             each
             for mine, theirs in ((one, other), (other, one))
@@ -265,7 +268,7 @@ class Shapes:
         # One side accepts objects with any members, so the class of the other side remains.
         elif one.values is not None or other.values is not None:
             classes = one.classes or other.classes
-        met = Shape(plain, literals, items, values, classes)
+        met = Shape(one.plain & other.plain, literals, items, values, classes)
         # No value would be valid: the document is wrong, and a type that refuses every value is useless.
         return one if met == NEVER else met
 
@@ -333,7 +336,7 @@ def _shape_of_value(value: Any) -> Shape:
         return Shape(literals=frozenset({("int", value)}))
     if isinstance(value, str):
         return Shape(literals=frozenset({("str", value)}))
-    return Shape(frozenset({"float"})) if isinstance(value, (int, float)) else ANY
+    return Shape(_NUMBER) if isinstance(value, (int, float)) else ANY
 
 
 def _titled(schema: Any, hint: str) -> str:

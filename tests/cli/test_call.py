@@ -560,7 +560,8 @@ def test_a_command_that_a_signal_ends_says_nothing(
     number: signal.Signals, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    source = f"import os, sys; os.kill(os.getppid(), {number}); sys.stdin.read()"
+    # The request arrives when the client knows its program.
+    source = f"import os, sys; sys.stdin.buffer.read(1); os.kill(os.getppid(), {number}); sys.stdin.buffer.read()"
     try:
         assert call(capfd, "call", "add", "--", sys.executable, "-S", "-c", source) == (status, "", "")
     finally:
