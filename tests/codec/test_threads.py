@@ -18,7 +18,7 @@ pytestmark = needs.THREADS
 @rows("max_items", [None, 1])
 @rows("framing", threads.FRAMINGS)
 def test_a_shared_decoder_returns_each_message_once(impl: ModuleType, framing: str, max_items: int | None) -> None:
-    threads.share_a_decoder(impl, framing, max_items, 60)
+    threads.share_a_decoder(impl, framing, max_items, 30)
 
 
 @needs.CPYTHON
