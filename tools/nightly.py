@@ -3,7 +3,9 @@
 Rules:
 - A row is run once for each commit. An interrupted night goes on where it stopped; `--again` starts anew.
 - What a row prints is in `build/nightly/NAME.log`. Its last line is the row's result in the table.
-- `build` comes first, and alone. With `--lanes 2` two of the other rows run at the same time.
+- The rows of ALONE come first, one after another. With `--lanes 2` two of the others run at the same time, but not
+  two of one name, which may build in the same folder.
+- The examples that Hypothesis keeps are a row's own: what fails in one must not fail in all rows behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -31,6 +33,8 @@ LENGTHS: Final = (
 """The options that say how long a run is."""
 TODAY: Final = time.strftime("%Y%m%d")
 """The seed. It changes each day, and the report of a failure can name it."""
+ALONE: Final = ("build", "tests", "hostile", "hostile_ratios")
+"""What other rows need, and what compares times with bounds: beside other work it would fail."""
 CHAOS: Final = ("soak", "tests.isolated.session_chaos", "--seconds", "300", "--seed", TODAY, "--loop")
 NIGHTLY: Final[list[tuple[str, ...]]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
@@ -81,10 +85,11 @@ def run(row: Sequence[str], commit: str) -> dict[str, Any]:
     name, *arguments = row
     log = FOLDER / f"{re.sub(r'[^a-z0-9.]+', '-', ' '.join(row).lower())[:80]}.log"
     command = ("-s", "run", "--", name) if name in PROGRAMS else ("-s", name, "--")
+    env = {**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(log.with_suffix(".examples"))}
     start = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nox", *command, *arguments], stdout=output, stderr=subprocess.STDOUT, cwd=ROOT
+            [sys.executable, "-m", "nox", *command, *arguments], stdout=output, stderr=output, cwd=ROOT, env=env
         )
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -142,6 +147,10 @@ def main() -> int:
         if (not options.names or row[0].partition("-")[0] in options.names) and " ".join(row) not in passed
     ]
 
+    def all_of(rows: Iterable[Sequence[str]]) -> None:
+        for row in rows:
+            one(row)
+
     def one(row: Sequence[str]) -> None:
         record = run(row, commit)
         print(f"{record['result']} in {record['seconds']} s: {record['row']}: {record['last']}", flush=True)
@@ -150,10 +159,14 @@ def main() -> int:
 
     if not options.table:
         for row in chosen:
-            if row == ["build"]:
+            if row[0] in ALONE:
                 one(row)
+        groups: dict[str, list[list[str]]] = {}
+        for row in chosen:
+            if row[0] not in ALONE:
+                groups.setdefault(row[0].partition("-")[0], []).append(row)
         with ThreadPoolExecutor(options.lanes) as lanes:
-            list(lanes.map(one, [row for row in chosen if row != ["build"]]))
+            list(lanes.map(all_of, groups.values()))
     records = recorded(commit)
     print(table(list(records.values())))
     return int(any(record["result"] == "failed" for record in records.values()))
