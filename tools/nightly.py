@@ -5,6 +5,7 @@ Rules:
 - What a row prints is in `build/nightly/NAME.log`. Its last line is the row's result in the table.
 - The rows of ALONE come first, one after another. With `--lanes 2` two of the others run at the same time, but not
   two of one name, which may build in the same folder.
+- `.ci/run` says what a test costs. Beside other rows it costs more, so here it has `--any-cost`.
 - The examples that Hypothesis keeps are a row's own: what fails in one must not fail in all rows behind it.
 """
 
@@ -38,13 +39,15 @@ ALONE: Final = ("build", "tests", "hostile", "hostile_ratios")
 CHAOS: Final = ("soak", "tests.isolated.session_chaos", "--seconds", "300", "--seed", TODAY, "--loop")
 NIGHTLY: Final[list[tuple[str, ...]]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
-    ("pure", "--ci"),
-    ("without_orjson", "--slow"),
+    ("pure", "--ci", "--any-cost"),
+    ("without_orjson", "--slow", "--any-cost"),
     *[(f"free_threaded-{version}",) for version in FREE_THREADED],
     *[(name,) for name in ("pypy", "build", "reproducible", "pyodide", "check_packages", "docs_alone", "portable")],
-    *[(name,) for name in ("no_compiler", "installed", "pages", "lowest", "sdist")],
+    *[(name,) for name in ("no_compiler", "installed", "pages")],
+    ("lowest", "tests", "--ci", "--any-cost"),
+    ("sdist", "--any-cost"),
     *[(f"pythons-{version}", "--ci", "--all-loops") for version in PYTHONS[1:]],  # the first row runs on the first
-    *[(f"pythons-{version}", "pure-wheel", "--ci") for version in PYTHONS],
+    *[(f"pythons-{version}", "pure-wheel", "--ci", "--any-cost") for version in PYTHONS],
     ("coverage",),
     ("mutants", "--count", "25"),
     ("hostile",),
