@@ -315,18 +315,19 @@ class WebSocketChannel(LayeredChannel):
             else:
                 frame = reader.next()
                 if frame is None:
-                    self._send_pong()
                     break
                 self._frame_received(frame)
             if time() >= end:
                 break
         # The rest is read in another turn. Until then the socket is not read, so that the unread frames have a bound.
-        if reader.may_have_frame:
-            if self._may_read():
-                if self._loss is None:
-                    self.socket.set_reading(False)
-                self._schedule_read()
-        elif self._loss is not None:
+        if reader.may_have_frame and self._may_read():
+            if self._loss is None:
+                self.socket.set_reading(False)
+            self._schedule_read()
+            return
+        # However the loop has ended: no frame may follow for a long time.
+        self._send_pong()
+        if self._loss is not None and not reader.may_have_frame:
             self._report_loss()
 
     def _frame_received(self, frame: ReceivedFrame) -> None:

@@ -382,6 +382,14 @@ async def test_a_connection_that_serve_does_not_start_is_closed() -> None:
         await eventually(lambda: server.connections == 0)
 
 
+async def test_a_ping_that_ends_a_turn_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonrpc_fast.transports.websocket.channel.TURN_SECONDS", 0.0)
+    async with serving() as server, raw_client(server) as (reader, writer):
+        for pings in (1, 3):
+            writer.write(frame(0x89, b"first") * (pings - 1) + frame(0x89, b"last"))
+            assert await reader.readexactly(6) == b"\x8a\x04last"
+
+
 async def test_of_pings_that_arrive_together_the_last_one_is_answered() -> None:
     async with serving() as server, raw_client(server) as (reader, writer):
         writer.write(frame(0x89, b"first") * 10_000 + frame(0x8A, b"a pong") + frame(0x89, b"last") + frame(0x81, CALL))
