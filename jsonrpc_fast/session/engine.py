@@ -164,26 +164,29 @@ class Engine(Serving):
         while self.late:
             self._receive_late(inf)
 
-    def _receive_now(self, is_wanted: Callable[[Any], bool]) -> None:
-        """Receive the messages that wait for a later turn and are wanted now, those in batches too."""
+    def _receive_now(self, is_wanted: Callable[[Any, bool], bool]) -> None:
+        """Receive the messages that wait for a later turn and are wanted now: asked with whether it is in a batch."""
         wanted: list[Any] = []
 
-        def take(items: MutableSequence[Any]) -> None:
+        def take(items: MutableSequence[Any], is_in_batch: bool) -> None:
             for index, item in enumerate(items):
                 if type(item) is InboundBatch:
-                    take(item.items)
+                    take(item.items, True)
                 elif type(item) is list:
-                    take(item)
-                elif item is not None and is_wanted(item):
+                    take(item, True)
+                elif item is not None and is_wanted(item, is_in_batch):
                     wanted.append(item)
                     items[index] = None
 
-        take(self.late)
+        take(self.late, False)
         for item in wanted:
             self._receive(item, None)
 
-    def _is_of_call(self, message: Any) -> bool:
-        """Return whether a message is a response or the progress of a call, such as a part of its result."""
+    def _is_of_call(self, message: Any, is_in_batch: bool) -> bool:
+        """Return whether a message is a response or the progress of a call, or a fault, which may be why it is lost."""
+        if type(message) is ParseError:
+            # In a batch, a response to it has its place among those to the other items.
+            return not is_in_batch or not message.reply_expected
         if type(message) is not Notification or message.method not in self.rules.convention.methods:
             return type(message) is Response
         read = self.rules.convention.read
@@ -698,10 +701,10 @@ class Engine(Serving):
     def lose(self) -> None:
         """Settle all calls as lost, and forget the requests being served: the connection is lost.
 
-        Of what waits for a later turn, the responses and the notifications are still received.
+        Of what waits for a later turn, all but the requests is still received: nobody could get their responses.
         """
         if self.late:
-            self._receive_now(lambda message: type(message) is Response or type(message) is Notification)
+            self._receive_now(lambda message, _: type(message) is not Request and type(message) is not Withdrawn)
             self.late.clear()
         self.enter(Phase.LOST)
         self.be_in_time()

@@ -244,11 +244,11 @@ def test_the_method_of_a_notification_is_printed_as_it_is(capfd: pytest.CaptureF
     assert (status, output) == (0, '{"method":"größe"}\n1\n')
 
 
-def test_the_first_faults_of_a_server_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("line", ["a log", "[1]"])
+def test_the_first_faults_of_a_server_are_shown(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     """A server that prints a log to stdout causes one for each line."""
-    log, response = "[1]\\n" * 25, '{"jsonrpc":"2.0","id":1,"result":1}'
-    # A result is read before what waits to be served, and with it this session ends.
-    source = f"import time; input(); print('{log}', end='', flush=True); time.sleep(0.5); print('{response}')"
+    log, response = f"{line}\\n" * 25, '{"jsonrpc":"2.0","id":1,"result":1}'
+    source = f"input(); print('{log}' + '{response}')"
     status, output, errors = call(capfd, "call", "add", "--", sys.executable, "-c", source)
     assert (status, output) == (0, "1\n")
     assert len(errors.splitlines()) == 10, errors

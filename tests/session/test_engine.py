@@ -529,6 +529,28 @@ def test_what_a_turn_had_no_time_for_waits_while_nothing_is_read() -> None:
     assert len(end.engine.requests) == 4
 
 
+@rows("is_lost", [False, True])
+def test_the_faults_that_wait_for_a_turn_when_the_stream_ends_are_reported(is_lost: bool) -> None:
+    end = End(response_policy="always")
+    unanswered, _ = end.call("m", None, 0.0)
+    malformed, _ = end.call("m", None, 0.0)
+    end.engine.be_late()
+    late = [b"a log", b'[1,{"jsonrpc":"2.0","result":1}]', b'{"jsonrpc":"2.0","id":2,"result":1,"error":2}']
+    assert [receive(end, text) for text in late] == [[], [], []]
+    end.engine.lose_calls()
+    steps = end.take()
+    assert [step.error.code.name for step in steps[:2]] == ["MALFORMED_JSON", "MISSING_ID"]
+    assert steps[2:] == [malformed, unanswered]
+    assert (malformed.outcome, unanswered.outcome) == (Outcome.FAULT, Outcome.LOST)
+    if is_lost:
+        end.engine.lose()
+    else:
+        end.engine.finish_late()
+    [step] = end.take()
+    assert step.error.code.name == "NOT_AN_OBJECT"
+    assert step.response.startswith(b"{" if is_lost else b"[{")
+
+
 def test_a_request_behind_a_large_batch_whose_cancellation_was_read_never_begins() -> None:
     end = End(convention=LspConvention())
     end.turn_end = lambda: end.now  # type: ignore[method-assign]
