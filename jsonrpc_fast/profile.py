@@ -100,8 +100,8 @@ class Limits(_Record):
     """Bounds on a message. A message over a limit gives a `ParseError`, and the stream continues.
 
     The default of `message_bytes` is 64 MiB with the compiled core and 16 MiB with the pure backend, which needs up to
-    1.1 microseconds per byte of a hostile text: 18 seconds for 16 MiB. Each item of a batch takes up to 3 microseconds
-    in addition.
+    2.5 microseconds per byte of a hostile text on a slow machine: 42 seconds for 16 MiB. Each item of a batch takes up
+    to 8 microseconds in addition.
 
     Args:
         message_bytes: The maximum size of a message's text, 1 or more. It is checked before the text is read.

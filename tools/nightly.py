@@ -83,6 +83,11 @@ def scaled(row: Sequence[str], scale: float) -> list[str]:
     return [str(round(int(word) * scale)) if last in LENGTHS else word for last, word in zip(before, row, strict=False)]
 
 
+def name_of(row: Sequence[str]) -> str:
+    """Return the name of a row without its Python: `pythons` of `pythons-3.13`."""
+    return row[0].partition("-")[0]
+
+
 def run(row: Sequence[str], commit: str) -> dict[str, Any]:
     """Run a row, and return what the table says of it."""
     name, *arguments = row
@@ -135,7 +140,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also what has passed on this commit")
     parser.add_argument("--table", action="store_true", help="only print the table of this commit")
     options = parser.parse_args()
-    names = {name.partition("-")[0] for name, *_ in NIGHTLY}
+    names = {name_of(row) for row in NIGHTLY}
     if unknown := set(options.names) - names:
         parser.error(f"not among the nightly runs: {', '.join(sorted(unknown))}")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -145,9 +150,7 @@ def main() -> int:
     rows = [scaled(row, options.scale) for row in NIGHTLY]
     passed = {name for name, record in recorded(commit).items() if record["result"] == "passed" and not options.again}
     chosen = [
-        row
-        for row in rows
-        if (not options.names or row[0].partition("-")[0] in options.names) and " ".join(row) not in passed
+        row for row in rows if (not options.names or name_of(row) in options.names) and " ".join(row) not in passed
     ]
 
     def all_of(rows: Iterable[Sequence[str]]) -> None:
@@ -167,7 +170,7 @@ def main() -> int:
         groups: dict[str, list[list[str]]] = {}
         for row in chosen:
             if row[0] not in ALONE:
-                groups.setdefault(row[0].partition("-")[0], []).append(row)
+                groups.setdefault(name_of(row), []).append(row)
         with ThreadPoolExecutor(options.lanes) as lanes:
             list(lanes.map(all_of, groups.values()))
     records = recorded(commit)

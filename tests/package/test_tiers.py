@@ -49,23 +49,27 @@ def test_fails_and_is_dear():
 """
 
 
-@pytest.mark.slow
-def test_a_test_that_is_dearer_than_its_tier_fails(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_costs.py").write_text(TESTS)
+def run(folder: Path, *arguments: str) -> str:
+    """Run the tests above in a folder, and return what pytest prints."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_costs.py").write_text(TESTS)
+    options = ("-q", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={folder}", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *options, "-rA", *arguments]
     env = unmeasured(PYTHONPATH=str(ROOT), HYPOTHESIS_PROFILE="dev")
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60).stdout
 
-    def run(*arguments: str) -> str:
-        options = ("-q", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}", "-p", "no:cacheprovider")
-        command = [sys.executable, "-m", "pytest", *options, "-rA", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60).stdout
 
-    everything = run("test_costs.py")
+@pytest.mark.ci
+def test_a_test_that_is_dearer_than_its_tier_fails(tmp_path: Path) -> None:
+    everything = run(tmp_path, "test_costs.py")
     passed = {line.partition("::")[2] for line in everything.splitlines() if line.startswith("PASSED")}
     assert passed == {"test_cheap", "test_dear_the_first_time", "test_dear_and_marked"}, everything
     # On a CI machine, pytest prints the reasons twice.
     assert set(re.findall(r"::(\w+) passed, but took", everything)) == {"test_dear", "test_dear_child"}
     assert "its own failure" in everything
     assert "1 test left out: --slow includes them" in everything
-    assert "1 test left out: --ci includes them" in run(".", "-k", "marked")
-    assert "PASSED test_costs.py::test_dear_and_marked" in run(".", "-k", "marked", "--ci")
+
+
+@pytest.mark.ci
+def test_a_run_that_names_no_file_leaves_out_the_tests_of_ci(tmp_path: Path) -> None:
+    assert "1 test left out: --ci includes them" in run(tmp_path, ".", "-k", "marked")
