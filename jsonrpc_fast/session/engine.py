@@ -184,7 +184,7 @@ class Engine(Serving):
 
     def _is_of_call(self, message: Any, is_in_batch: bool) -> bool:
         """Return whether a message is a response or the progress of a call, or a fault, which may be why it is lost."""
-        if type(message) is ParseError:
+        if isinstance(message, ParseError):
             # In a batch, a response to it has its place among those to the other items.
             return not is_in_batch or not message.reply_expected
         if type(message) is not Notification or message.method not in self.rules.convention.methods:
@@ -704,7 +704,7 @@ class Engine(Serving):
         Of what waits for a later turn, all but the requests is still received: nobody could get their responses.
         """
         if self.late:
-            self._receive_now(lambda message, _: type(message) is not Request and type(message) is not Withdrawn)
+            self._receive_now(lambda message, _: isinstance(message, (Response, Notification, ParseError)))
             self.late.clear()
         self.enter(Phase.LOST)
         self.be_in_time()
