@@ -444,13 +444,23 @@ NULL = {"type": "null"}
 A_OR_AB = {"anyOf": [{"type": "object", "properties": names} for names in ({"a": NULL}, {"a": NULL, "b": NULL})]}
 
 
+def is_part(read: Any, value: Any) -> bool:
+    """Return whether a value was read unaltered, except for members that its type does not name."""
+    if isinstance(read, dict) and isinstance(value, dict):
+        return all(name in value and is_part(member, value[name]) for name, member in read.items())
+    if isinstance(read, list) and isinstance(value, list):
+        return len(read) == len(value) and all(map(is_part, read, value))
+    return bool(read == value)
+
+
 @settings(deadline=None)
 @given(schemas(), schemas(), schemas(), st.lists(VALUES, min_size=10, max_size=10))
 @example(A_OR_AB, {}, {}, [{"a": None, "b": False}])
 @example({"anyOf": [{"type": "number"}, {"enum": [1]}]}, {}, {}, [0, 2**53 + 1])
+@example({"type": "object", "properties": {"b": {}}}, {}, {}, [{"a": 1, "b": [2**53 + 1]}])
 @pytest.mark.ci
 def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values: list[Any]) -> None:
-    """No type is narrower than its schema, as an independent validator reads it, and none alters the value."""
+    """No type is narrower than its schema, as an independent validator reads it, and none alters what it names."""
     jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     document = with_result(schema, A=a, B=b)
     function = protocol_of(module_of(stubs_of(document))).m
@@ -461,7 +471,7 @@ def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values:
     except (ValueError, RecursionError):  # a reference to itself
         return
     for value in valid:
-        assert read("m", Raw(json.dumps(value))) == value
+        assert is_part(read("m", Raw(json.dumps(value))), value)
 
 
 def test_the_command(tmp_path: Path) -> None:
