@@ -92,7 +92,7 @@ class Engine(Serving):
 
     credit: int
     last_read: MessageId | Unset
-    __slots__ = ("_faults_until", "_unsettled", "calls", "closes", "fault", "is_leaving", "may_call")
+    __slots__ = ("_faults_until", "_is_seen", "_unsettled", "calls", "closes", "fault", "is_leaving", "may_call")
 
     def __init__(self, driver: Driver, handlers: Handlers, rules: Rules = RULES) -> None:
         super().__init__(driver, handlers, rules)
@@ -103,6 +103,9 @@ class Engine(Serving):
         self.closes: bool = False
         # The last fault that no call was told: the next ones are lost by it.
         self._unsettled: ParseError | StateError | None = None
+        self._is_seen = (
+            False  # whether what waits for a later turn was read ahead: once, since each time reads all of it
+        )
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
     # What waits for a later turn.
@@ -121,6 +124,7 @@ class Engine(Serving):
                 self._receive(message, None)
                 return
         self.late.append(message)
+        self._is_seen = False
         if len(self.late) == AHEAD_ITEMS:
             self.update_reading()
 
@@ -134,7 +138,8 @@ class Engine(Serving):
         is_forced = end == inf
         self.be_in_time()
         try:
-            if len(self.late) > 1 and type(self.late[0]) is not InboundBatch:
+            if not self._is_seen and len(self.late) > 1 and type(self.late[0]) is not InboundBatch:
+                self._is_seen = True
                 self.look_ahead(self.late)
             while self.late and (is_forced or not self.is_late):
                 if self.is_late:

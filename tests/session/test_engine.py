@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -527,6 +528,26 @@ def test_what_a_turn_had_no_time_for_waits_while_nothing_is_read() -> None:
     end.engine.finish_late()  # all of it, because the conversation ends
     assert not end.engine.late
     assert len(end.engine.requests) == 4
+
+
+def test_cancellations_that_wait_for_many_turns_are_read_a_few_times_each() -> None:
+    class Counting(LspConvention):
+        reads = 0
+
+        def read(self, method: str, params: Any) -> Any:
+            Counting.reads += 1
+            return super().read(method, params)
+
+    end = End(convention=Counting())
+    end.turn_end = lambda: end.now  # type: ignore[method-assign]
+    end.engine.be_late()
+    for id in range(200):
+        receive(end, b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}' % id)
+    for _ in range(200):
+        assert end.engine.late
+        end.engine.turn()
+    assert not end.engine.late
+    assert Counting.reads == 3 * 200  # when it arrives, ahead, and when it is received
 
 
 @rows("is_lost", [False, True])
