@@ -21,7 +21,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from inspect import signature
-from math import inf
 from typing import Any, Concatenate, Final, Never, TypeAlias
 
 from ..codec import Notification, Params
@@ -287,9 +286,8 @@ class Calling(StreamCaller):
             await self.wait_to_send(0, seconds, method)
         elif not self._reads or self._driver.handler_queue.waiters:
             # Not behind calls that wait for others to end: these may need this handler first, like its call.
-            deadline = inf if seconds is None else self._driver.time() + seconds
             with waits_for_peer():
-                await self._driver.handler_queue.wait(self._may_write, deadline, shorten(method))
+                await self._driver.handler_queue.wait(self._may_write, seconds, shorten(method))
 
     def notify_soon(
         self,
@@ -444,11 +442,10 @@ class Calling(StreamCaller):
         seconds = self.seconds_of(timeout)
         if not self._must_wait(calls):
             return seconds
-        time = self._driver.time
-        deadline = inf if seconds is None else time() + seconds
+        begun = self._driver.time()
         what = f"a batch of {calls}" if method is None else shorten(method)
-        await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), deadline, what)
-        return None if seconds is None else max(0.0, deadline - time())
+        await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), seconds, what)
+        return None if seconds is None else max(0.0, begun + seconds - self._driver.time())
 
     def _must_wait(self, calls: int) -> bool:
         engine, driver = self._engine, self._driver

@@ -252,19 +252,19 @@ class WaitQueue:
     def __len__(self) -> int:
         return len(self.waiters)
 
-    async def wait(self, may_pass: Callable[[bool], bool], deadline: float = inf, what: str = "") -> None:
+    async def wait(self, may_pass: Callable[[bool], bool], seconds: float | None = None, what: str = "") -> None:
         """Wait until all earlier waiters have left and `may_pass` returns True.
 
         It is called when the caller becomes the first waiter, and after each `wake`, with the `has_drained` of that.
-        The next waiter checks only after the caller has yielded to the loop. Raises CallTimeout when the deadline has
-        passed: `what` could not be sent.
+        The next waiter checks only after the caller has yielded to the loop. Raises CallTimeout after this many
+        seconds, if any: `what` could not be sent.
         """
         loop = asyncio.get_running_loop()
         place = object()
         if self.waiters is _NONE:
             self.waiters = OrderedDict()
         self.waiters[place] = None
-        is_late, begun = False, loop.time()
+        is_late = False
 
         def expire() -> None:
             # A wake-up in the same turn of the loop must not hide the deadline.
@@ -272,7 +272,7 @@ class WaitQueue:
             is_late = True
             self._wake(place)
 
-        timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
+        timer = None if seconds is None or seconds == inf else loop.call_later(seconds, expire, context=Context())
         try:
             has_drained = False
             while next(iter(self.waiters)) is not place or not may_pass(has_drained):
@@ -280,7 +280,7 @@ class WaitQueue:
                 has_drained = await waiter
                 if is_late:
                     reason = "too many calls are in flight, or the peer does not read"
-                    raise CallTimeout(f"{what} could not be sent {within(deadline - begun)}: {reason}")
+                    raise CallTimeout(f"{what} could not be sent {within(seconds)}: {reason}")
         finally:
             # Even after a cancellation: otherwise the next waiter would not get its turn.
             del self.waiters[place]

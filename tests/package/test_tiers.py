@@ -15,7 +15,7 @@ from ..support.places import ROOT
 CONFTEST = """
 from tests.conftest import *
 from tests.support import tiers
-tiers.LIMITS.update(default=0.05, ci=1.0)
+tiers.LIMITS.update(default=0.04, ci=1.0)
 tiers.MARGIN = 2.0
 tiers.pace = lambda: tiers.PACE
 """
