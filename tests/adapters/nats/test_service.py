@@ -629,8 +629,12 @@ class TestStreams:
             await service.start()
             await asked.wait()
             await service.stop(0)
-            (info,) = await stream.consumers_info("jobs")
-            assert not info.push_bound
+
+            async def is_free() -> bool:
+                (info,) = await stream.consumers_info("jobs")
+                return not info.push_bound
+
+            await eventually(is_free)  # the broker learns of the end a moment later
 
     async def test_hooks_see_what_a_service_of_a_stream_serves(self, stream_server: NatsServer) -> None:
         recorder = Recorder()
