@@ -41,6 +41,7 @@ def test_the_core_is_not_slower_than_the_pure_backend() -> None:
     assert [ratio for ratio in ratios(INPUTS, 0.5) if ratio.is_broken] == []
 
 
+@pytest.mark.ci
 def test_a_core_that_is_slower_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
