@@ -103,9 +103,8 @@ class Engine(Serving):
         self.closes: bool = False
         # The last fault that no call was told: the next ones are lost by it.
         self._unsettled: ParseError | StateError | None = None
-        self._is_seen = (
-            False  # whether what waits for a later turn was read ahead: once, since each time reads all of it
-        )
+        # Whether what waits for a later turn was read ahead: not in each turn, since that reads all of it again.
+        self._is_seen = False
         self._faults_until = -inf  # the time that is paid for by responses to malformed messages: see `_BURST`
 
     # What waits for a later turn.
@@ -170,7 +169,7 @@ class Engine(Serving):
             self._receive_late(inf)
 
     def _receive_now(self, is_wanted: Callable[[Any, bool], bool]) -> None:
-        """Receive the messages that wait for a later turn and are wanted now: asked with whether it is in a batch."""
+        """Receive what waits for a later turn and is wanted now: `is_wanted(message, is_in_batch)`."""
         wanted: list[Any] = []
 
         def take(items: MutableSequence[Any], is_in_batch: bool) -> None:
@@ -706,7 +705,7 @@ class Engine(Serving):
     def lose(self) -> None:
         """Settle all calls as lost, and forget the requests being served: the connection is lost.
 
-        Of what waits for a later turn, all but the requests is still received: nobody could get their responses.
+        What waits for a later turn is still received, except for requests: nobody would get their responses.
         """
         if self.late:
             self._receive_now(lambda message, _: isinstance(message, (Response, Notification, ParseError)))

@@ -73,3 +73,4 @@ def test_a_test_that_is_dearer_than_its_tier_fails(tmp_path: Path) -> None:
 @pytest.mark.ci
 def test_a_run_that_names_no_file_leaves_out_the_tests_of_ci(tmp_path: Path) -> None:
     assert "1 test left out: --ci includes them" in run(tmp_path, ".", "-k", "marked")
+    assert "PASSED test_costs.py::test_dear_and_marked" in run(tmp_path, ".", "-k", "marked", "--ci")
