@@ -18,6 +18,8 @@ from ...support.places import PACKAGE
 from .library import Library
 
 SECONDS: Final = 1200
+TEST_SECONDS: Final = 120
+"""How long one test may take, whatever its library says: the 5 s of fastmcp are for an idle machine."""
 FAILED: Final = ("failure", "error")
 
 
@@ -127,7 +129,8 @@ def run_tests(library: Library, sources: Path, python: str, folder: Path, uses_a
     command = [python, "-m", "pytest", "-q", *library.tests, "-o", "addopts=", "-W", "ignore", f"--junitxml={report}"]
     command += ["-p", "no:xdist", "-p", "no:benchmark", "-p", "no:cacheprovider"]
     # Some libraries skip tests that hang occasionally if CI is set.
-    env = {**os.environ, "CI": "1", "PYTHONPATH": os.pathsep.join([str(site), str(sources)])}
+    path = os.pathsep.join([str(site), str(sources)])
+    env = {**os.environ, "CI": "1", "PYTEST_TIMEOUT": str(TEST_SECONDS), "PYTHONPATH": path}
     with contextlib.suppress(
         subprocess.TimeoutExpired
     ):  # a thread that a test left may keep the process: see the report
