@@ -1,27 +1,45 @@
 """Measure all that README and docs say in figures, one benchmark after another: `python -m benchmarks`.
 
-Each writes its own tables and pictures. The tables of other interpreters need those: `benchmarks/README.md` has their
-commands. The machine must be idle for half an hour.
+Each writes its own tables and pictures. The machine must be idle for most of an hour.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import subprocess
 import sys
 import time
 from typing import Final
 
-STEPS: Final = (
-    ("report",),
-    ("serving",),
-    ("serving", "--sessions"),
-    ("bench_mcp_price",),
-    ("connections",),
-    ("connections", "--fairness", "3"),
-    ("connections", "--scale"),
-)
+from .site import DISTRIBUTION
 
-for module, *arguments in STEPS:
+STEPS: Final = (
+    ("benchmarks.report",),
+    ("benchmarks.serving",),
+    ("benchmarks.serving", "--sessions"),
+    ("benchmarks.bench_mcp_price",),
+    ("benchmarks.connections",),
+    ("benchmarks.connections", "--fairness", "3"),
+    ("benchmarks.connections", "--scale"),
+    ("tests.peers.costs",),
+)
+OF_A_DISTRIBUTION: Final = (
+    ("benchmarks.report", "--rounds", "50", "--json", os.fspath(DISTRIBUTION), "--no-plot"),
+    ("benchmarks.site",),
+)
+OF_THREADS: Final = (("benchmarks.bench_threads",), ("benchmarks.bench_threads", "--plot"))
+
+parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+parser.add_argument("--distribution", metavar="PYTHON", help="a distribution's, for the last table of performance.md")
+parser.add_argument("--threads", metavar="PYTHON", nargs=2, help="with and without the GIL, for threads.md")
+options = parser.parse_args()
+runs = [(sys.executable, step) for step in STEPS]
+if options.distribution:
+    runs += zip((options.distribution, sys.executable), OF_A_DISTRIBUTION, strict=True)
+if options.threads:
+    runs += zip((*options.threads, sys.executable), (OF_THREADS[0], *OF_THREADS), strict=True)
+for python, (module, *arguments) in runs:
     start = time.monotonic()
-    subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)
+    subprocess.run([python, "-m", module, *arguments], check=True)
     print(f"{time.monotonic() - start:,.0f} s: {' '.join([module, *arguments])}\n", flush=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 HERE: Final = Path(__file__).parent
 README: Final = HERE.parent / "README.md"
 DOCS: Final = HERE.parent / "docs"
-MARKED: Final = re.compile(r"(<!-- (\w+): python -m benchmarks\.\w+[^>]*-->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+MARKED: Final = re.compile(r"(<!-- (\w+): python -m [\w.]+[^>]*-->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
 
 
 def markdown(rows: Sequence[tuple[str, ...]]) -> str:

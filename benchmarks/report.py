@@ -29,7 +29,7 @@ from .site import FIGURES
 SAMPLE_NANOSECONDS: Final = 1_000_000
 
 
-def measure(rounds: int, build: str, only: str = "") -> dict[str, Any]:
+def measure(rounds: int, only: str = "") -> dict[str, Any]:
     """Return facts about the run, the sizes of the payloads, and the times. only: how the measured works begin."""
     works: list[tuple[str, str, str, Timer]] = [
         (work, payload, contestant.name, Timer(contestant.expression, timer=perf_counter_ns, globals=contestant.names))
@@ -52,7 +52,7 @@ def measure(rounds: int, build: str, only: str = "") -> dict[str, Any]:
     for (work, payload, name, _), nanoseconds in zip(works, best, strict=True):
         times.setdefault(work, {}).setdefault(payload, {})[name] = round(nanoseconds, 1)
     return {
-        "facts": {**_facts(build), "rounds": str(rounds)},
+        "facts": {**_facts(), "rounds": str(rounds)},
         "sizes": sizes(),
         "nanoseconds": times,
         "bytes_kept": memory.measure(),
@@ -68,12 +68,11 @@ def _repeats(timer: Timer) -> int:
     return max(1, round(repeats * SAMPLE_NANOSECONDS / taken))
 
 
-def _facts(build: str) -> dict[str, str]:
+def _facts() -> dict[str, str]:
     libraries = ["orjson", "msgspec", "pydantic-core", "mcp-types", "pjrpc", "json-rpc", "ajsonrpc", "jsonrpcserver"]
     return {
         "jsonrpc_fast": f"{jsonrpc_fast.__version__} ({jsonrpc_fast.BACKEND})",
         platform.python_implementation(): platform.python_version(),
-        **({"built": build} if build else {}),
         **{name: importlib.metadata.version(name) for name in libraries},
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
@@ -119,13 +118,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="samples of each contestant (default: 100)")
     parser.add_argument("--json", type=Path, default=FIGURES, help="the file of the figures")
-    parser.add_argument("--build", default="", help="how this Python was built, for the table of versions")
     parser.add_argument("--only", default="", help="measure the works that begin so, and keep the other stored figures")
     parser.add_argument("--no-plot", action="store_true", help="write the figures alone")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be 1 or more")
-    figures = measure(arguments.rounds, arguments.build, arguments.only)
+    figures = measure(arguments.rounds, arguments.only)
     if arguments.only:
         stored = orjson.loads(arguments.json.read_bytes())
         stored["nanoseconds"] |= figures["nanoseconds"]

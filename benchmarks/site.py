@@ -194,9 +194,7 @@ def distribution() -> str:
     """Return the tables of the second interpreter: its times and its version."""
     figures = json.loads(DISTRIBUTION.read_bytes())
     names = {name: CODECS[name] for name in (peers.CORE, peers.CORE_RAW, peers.PURE, peers.MSGSPEC)}
-    known = {
-        name: figures["facts"][name] for name in ("jsonrpc_fast", "CPython", "built", "orjson", "msgspec", "rounds")
-    }
+    known = {name: figures["facts"][name] for name in ("jsonrpc_fast", "CPython", "orjson", "msgspec", "rounds")}
     return f"{ratios(figures, 'decode', MAIN.split(), names)}\n\n{facts({'facts': known})}"
 
 

@@ -3,6 +3,7 @@
 adapters    MCPServer of the SDK and fastmcp, without and with the adapter, over stdio, in both kinds of revisions
 gateway     the gateway, and fastmcp's proxy with persistent sessions, each in front of two servers
 
+Each writes its table, into docs/adapters.md and docs/mcp-gateway.md.
 Servers that are compared run at the same time and take turns; a row has the minimum of many rounds. The figures are
 from the system's scheduler, for all threads of the process that is measured, without its children.
 """
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.pages import DOCS, markdown, shown, write
 from jsonrpc_fast import BACKEND
 from jsonrpc_fast.mcp import connect
 
@@ -105,27 +106,27 @@ async def least(commands: dict[str, tuple[list[str], str]], mode: str) -> dict[i
         return found
 
 
-def print_rows(what: str, found: dict[int, dict[str, float]]) -> None:
+def rows(what: str, found: dict[int, dict[str, float]]) -> Iterator[tuple[str, ...]]:
     for in_flight, costs in found.items():
         slowest, fastest = costs.values()
-        cells = " | ".join(f"{seconds * 1e6:.0f} µs" for seconds in costs.values())
-        print(f"| {what} | {in_flight} | {cells} | {slowest / fastest:.1f} |", flush=True)
+        yield what, str(in_flight), *(shown(seconds * 1e9) for seconds in costs.values()), f"{slowest / fastest:.1f}"
 
 
-async def adapters() -> None:
-    """Print what a call of servers of the SDK and of fastmcp costs, without and with the adapter."""
-    print("| server, revision | in flight | without | with the adapter | ratio |\n|---|---|---|---|---|")
+async def adapters() -> list[tuple[str, ...]]:
+    """Return what a call of servers of the SDK and of fastmcp costs, without and with the adapter."""
+    found: list[tuple[str, ...]] = [("server, revision", "in flight", "without", "with the adapter", "ratio")]
     for library, python in (("MCPServer", python_for("sdk2")), ("fastmcp", python_for("fastmcp"))):
         for mode in MODES:
             commands = {
                 kind: ([python, "-c", SERVER, library, kind, *FOLDERS], "add") for kind in ("without", "adapter")
             }
-            print_rows(f"{library}, {mode}", await least(commands, mode))
+            found += rows(f"{library}, {mode}", await least(commands, mode))
+    return found
 
 
-async def gateway() -> None:
-    """Print what a call costs the gateway, and fastmcp's proxy."""
-    print("| client of | in flight | fastmcp's proxy | gateway | ratio |\n|---|---|---|---|---|")
+async def gateway() -> list[tuple[str, ...]]:
+    """Return what a call costs the gateway, and fastmcp's proxy."""
+    found: list[tuple[str, ...]] = [("client of", "in flight", "fastmcp's proxy", "gateway", "ratio")]
     sample = {"command": sys.executable, "args": [str(PEERS / "sum_server.py")]}
     servers = {"one": sample, "two": sample}
     with tempfile.TemporaryDirectory() as folder:
@@ -136,12 +137,15 @@ async def gateway() -> None:
             "gateway": ([sys.executable, "-m", "jsonrpc_fast", "gateway", str(path)], "one_add"),
         }
         for mode in MODES:
-            print_rows(mode, await least(commands, mode))
+            found += rows(mode, await least(commands, mode))
+    return found
 
 
 if __name__ == "__main__":
     if BACKEND != "cython":
         sys.exit("the figures are about the core, which is not in use")
     for chosen in sys.argv[1:] or ("adapters", "gateway"):
-        asyncio.run({"adapters": adapters, "gateway": gateway}[chosen]())
-    print(f"\n{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+        function, page = {"adapters": (adapters, "adapters.md"), "gateway": (gateway, "mcp-gateway.md")}[chosen]
+        made = markdown(asyncio.run(function()))
+        write({chosen: made}, DOCS / page)
+        print(made, flush=True)
