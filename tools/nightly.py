@@ -1,7 +1,8 @@
 """Run what takes long, and write one table of it: the name of each run, its seconds, its counts and its result.
 
 Rules:
-- A row is run once for each commit. An interrupted night goes on where it stopped; `--again` starts anew.
+- A row is run once for each commit, also where midnight changes its seed. An interrupted night goes on where it
+  stopped; `--again` starts anew.
 - What a row prints is in `build/nightly/NAME.log`. Its last line is the row's result in the table.
 - The rows of ALONE come first, one after another. With `--lanes 2` two of the others run at the same time, but not
   two of one name, which may build in the same folder.
@@ -88,6 +89,11 @@ def name_of(row: Sequence[str]) -> str:
     return row[0].partition("-")[0]
 
 
+def unseeded(row: Sequence[str]) -> str:
+    """Return a row without its seed: it is the same row on another day."""
+    return re.sub(r"(--seed|--first) \d+", r"\1", " ".join(row))
+
+
 def run(row: Sequence[str], commit: str) -> dict[str, Any]:
     """Run a row, and return what the table says of it."""
     name, *arguments = row
@@ -117,9 +123,9 @@ def run(row: Sequence[str], commit: str) -> dict[str, Any]:
 
 
 def recorded(commit: str) -> dict[str, dict[str, Any]]:
-    """Return the rows that were run on a commit, by name; of a row that was run again, the last."""
+    """Return the rows of a commit by what they are without a seed; of a row that was run again, the last."""
     found = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
-    return {record["row"]: record for record in found if record["commit"] == commit}
+    return {unseeded([record["row"]]): record for record in found if record["commit"] == commit}
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
@@ -140,8 +146,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also what has passed on this commit")
     parser.add_argument("--table", action="store_true", help="only print the table of this commit")
     options = parser.parse_args()
-    names = {name_of(row) for row in NIGHTLY}
-    if unknown := set(options.names) - names:
+    if unknown := set(options.names) - {name_of(row) for row in NIGHTLY}:
         parser.error(f"not among the nightly runs: {', '.join(sorted(unknown))}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(
@@ -150,7 +155,7 @@ def main() -> int:
     rows = [scaled(row, options.scale) for row in NIGHTLY]
     passed = {name for name, record in recorded(commit).items() if record["result"] == "passed" and not options.again}
     chosen = [
-        row for row in rows if (not options.names or name_of(row) in options.names) and " ".join(row) not in passed
+        row for row in rows if (not options.names or name_of(row) in options.names) and unseeded(row) not in passed
     ]
 
     def all_of(rows: Iterable[Sequence[str]]) -> None:
@@ -173,9 +178,11 @@ def main() -> int:
                 groups.setdefault(name_of(row), []).append(row)
         with ThreadPoolExecutor(options.lanes) as lanes:
             list(lanes.map(all_of, groups.values()))
-    records = recorded(commit)
-    print(table(list(records.values())))
-    return int(any(record["result"] == "failed" for record in records.values()))
+    found = recorded(commit)
+    names = [*dict.fromkeys([*map(unseeded, rows), *found])]  # in the order of the night, then what had other lengths
+    records = [found[name] for name in names if name in found]
+    print(table(records))
+    return int(any(record["result"] == "failed" for record in records))
 
 
 if __name__ == "__main__":

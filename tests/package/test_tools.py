@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tools import release, sanitized
-from tools.nightly import NIGHTLY, scaled
+from tools.nightly import NIGHTLY, scaled, unseeded
 from tools.packages import FOR_TESTS, extras
 from tools.programs import PROGRAMS
 
@@ -57,6 +57,12 @@ def test_a_night_runs_what_there_is_and_the_workflow_runs_all_of_it(sessions: An
 def test_a_shorter_night_runs_the_same_rows_for_less_time() -> None:
     assert scaled(["fuzz", "--seconds", "3600", "--seed", "7"], 0.1) == ["fuzz", "--seconds", "360", "--seed", "7"]
     assert scaled(["build"], 0.1) == ["build"]
+
+
+def test_a_row_is_the_same_with_the_seed_of_another_day() -> None:
+    assert unseeded(["fuzz", "--seconds", "60", "--seed", "7"]) == unseeded(["fuzz --seconds 60 --seed 20261130"])
+    assert unseeded(["fuzz", "--seconds", "60", "--seed", "7"]) != unseeded(["fuzz", "--seconds", "61", "--seed", "7"])
+    assert len({*map(unseeded, NIGHTLY)}) == len(NIGHTLY)
 
 
 def test_each_program_is_there() -> None:
