@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -163,7 +164,7 @@ class ConnectionLost(ConnectionError):
         self.was_sent: Literal[False, "maybe"] = was_sent
 
 
-def lost(closed: str, broke: str, fault: Exception | None) -> ConnectionLost:
+def lost(closed: str, broke: str, fault: BaseException | None) -> ConnectionLost:
     """Return the loss of a connection that was closed, or that a fault broke: with its text and as its cause."""
     if fault is None:
         return ConnectionLost(closed)
@@ -234,10 +235,15 @@ LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
 def run_callback(report: Callable[[BaseException], object], callback: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function whose exceptions must not affect the caller; None if it raises.
 
-    `report` is called with the exception, unless that is one of LOOP_EXITS, which propagate.
+    `report` is called with the exception, unless that is one of LOOP_EXITS, which propagate. What an async function
+    returns would never be awaited, which is reported, too.
     """
     try:
-        return callback(*arguments)
+        result = callback(*arguments)
+        if type(result) is CoroutineType:
+            result.close()
+            raise TypeError("a function whose result nothing awaits must not be async")
+        return result
     except LOOP_EXITS:
         raise
     # Any other exception, such as the CancelledError of a future whose `result` the callback called.

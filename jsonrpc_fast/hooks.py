@@ -160,14 +160,15 @@ class FoundHooks:
     """The methods of a hooks object; None for those that it does not have.
 
     Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
-    peer's only at debug level, because it can cause any number of them. What broke a connection is a warning, at most
-    once a second, unless the peer has only left: that is at debug level, too.
+    peer's only at debug level, because it can cause any number of them. A message that cannot be read and gets no
+    response is a warning, at most once a second, and so is what broke a connection, unless the peer has only left: that
+    is at debug level, too.
 
     Raises:
         TypeError: A hook is not callable, or is async; or the object has none.
     """
 
-    __slots__ = (*dict.fromkeys(HOOKS.values()), "broken", "handler_fault", "peer_fault")
+    __slots__ = (*dict.fromkeys(HOOKS.values()), "broken", "handler_fault", "peer_fault", "unanswered")
     call_prepared: Hook | None
     call_started: Hook | None
     call_settled: Hook | None
@@ -190,6 +191,7 @@ class FoundHooks:
         fault = (lambda error: told(error, None, None)) if told and names_handler else told
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
+        self.unanswered: Hook = fault or log_unanswered
         self.broken: Hook = fault or log_broken
         self.handler_fault: Hook = internal_error
         if told is not None:
@@ -233,10 +235,6 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     check_callable(f"the hook {name}", method)
     if method is None:
         return None
-    # Its coroutine would never run, and the interpreter would only print a warning.
-    if inspect.iscoroutinefunction(method):
-        raise TypeError(f"the hook {name} must not be async")
-
     hook = method if check is None else lambda *arguments: check(*method(*arguments))
     return partial(run_callback, log_fault, hook)
 
@@ -253,6 +251,18 @@ def log_fault(error: BaseException) -> None:
 def log_peer_fault(error: BaseException) -> None:
     """Log a fault of the peer at debug level."""
     logger.debug("%s: %s", type(error).__qualname__, error)
+
+
+_unanswered: Final = Seldom()
+
+
+def log_unanswered(error: BaseException) -> None:
+    """Log a message of the peer that cannot be read and gets no response: as a warning at most once a second, otherwise
+    at debug level."""
+    if (left_out := _unanswered.take(time.monotonic())) is None:
+        log_peer_fault(error)
+    else:
+        logger.warning("a message of the peer cannot be read, and gets no response: %s%s", error, left_out)
 
 
 _broken: Final = Seldom()

@@ -182,14 +182,26 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{owner} has no option {name!r}{'' if nearest is None else f'; did you mean {nearest!r}?'}")
 
 
-def check_callable(name: str, value: object, *, may_be_none: bool = True) -> None:
+def check_callable(name: str, value: object, *, may_be_none: bool = True, may_be_async: bool = False) -> None:
     """Check an argument that is a function.
 
     Raises:
-        TypeError: `value` is not callable.
+        TypeError: `value` is not callable, or it is async where nothing awaits what it returns.
     """
-    if not (value is None and may_be_none) and not callable(value):
+    if value is None and may_be_none:
+        return
+    if not callable(value):
         raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+    # Its coroutine would never run, or would count as true, and the interpreter would only print a warning.
+    if not may_be_async and is_async(value):
+        raise TypeError(f"{name} must not be async")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a function is a coroutine function, or an object whose `__call__` is one."""
+    import inspect  # the codec does not need it
+
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def check_serve(serve: object) -> None:

@@ -20,12 +20,12 @@ Rules:
 
 from __future__ import annotations
 
-import inspect
 import marshal
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
 from ..codec import Raw
+from ..support import is_async
 from ..types import is_awaitable
 from .handler import Handler, OuterHandler, RequestContext
 
@@ -94,15 +94,13 @@ def _chain(middleware: Iterable[Callable[[Any, Any, CallNext], Any]]) -> _Link:
 def _link(middleware: Callable[[Any, Any, CallNext], Any], rest: _Link) -> _Link:
     if not callable(middleware):
         raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
-    # An object with an async `__call__` is async, too.
-    is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
 
     async def call_async(params: Any, context: Any, invoke: _Invoke) -> Any:
         # A sync handler has already run: only an awaitable that it returned, such as a future, is awaited.
         result = rest(params, context, invoke)
         return await result if is_awaitable(result) else result
 
-    inner = call_async if is_async else rest
+    inner = call_async if is_async(middleware) else rest
     return lambda params, context, invoke: middleware(context, params, lambda params: inner(params, context, invoke))
 
 

@@ -51,7 +51,7 @@ class Handlers:
         if middleware != ():  # `isinstance` of a tuple and an abstract class runs Python code each time
             check_type("middleware", middleware, Sequence)
         for function in middleware:
-            check_callable("a function of middleware", function, may_be_none=False)
+            check_callable("a function of middleware", function, may_be_none=False, may_be_async=True)
         check_seconds("timeout", timeout, may_be_infinite=True)
         self._handlers: dict[str, Handler] = {}
         # In C if no subclass overrides `find`.

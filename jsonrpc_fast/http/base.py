@@ -7,7 +7,6 @@ a part of it, or it was truncated.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict, Unpack
 
@@ -95,8 +94,8 @@ class BaseEndpoint:
         self._page = options.get("page", False)
         check_type("health", self._health, str, may_be_none=True)
         check_count("max_body_bytes", max_body_bytes, 1)
-        check_function("context", self._context, may_be_async=self._is_async)
-        check_function("respond", self._respond)
+        check_callable("context", self._context, may_be_async=self._is_async)
+        check_callable("respond", self._respond)
         check_type("page", self._page, bool)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         if self._page and found.find("rpc.discover") is None:
@@ -164,13 +163,6 @@ class BaseEndpoint:
         if response:
             fields += (JSON_TYPE, (b"content-length", b"%d" % len(response)))
         return status, fields, response
-
-
-def check_function(name: str, function: object, *, may_be_async: bool = False) -> None:
-    """Check an option that is a function, or None. Raises TypeError."""
-    check_callable(name, function)
-    if inspect.iscoroutinefunction(function) and not may_be_async:
-        raise TypeError(f"{name} must not be async")
 
 
 def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:

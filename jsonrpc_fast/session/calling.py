@@ -116,13 +116,15 @@ class Calling(StreamCaller):
         try:
             # The only call of a handler is sent at once: if all calls of both peers waited for calls back, none would
             # end.
+            waited_seconds = 0.0
             if not is_only and self._must_wait(1):
-                timeout = await self.wait_to_send(1, timeout, method)
+                timeout, waited_seconds = await self.wait_to_send(1, timeout, method)
             future = self._started_loop().create_future()
             seconds: Any = self._engine.rules.timeout if timeout is UNSET else timeout
             call = self._engine.call(
                 method, params, seconds, idle_timeout, on_progress, destination, future, is_only, False, extra
             )
+            call.waited_seconds = waited_seconds
             try:
                 return await future
             except asyncio.CancelledError:
@@ -166,17 +168,15 @@ class Calling(StreamCaller):
         run = running()
         is_returned = False
 
-        def settle(result: Any, error: Exception | None) -> None:
+        def settle(result: Any, error: Exception | None) -> object:
             if not is_returned:  # a hook cancelled the call before its id was returned: settle it later
                 self._started_loop().call_soon(self._engine.run_callback, settle, result, error)
-                return
+                return None
             if run is not None:
                 run.end_wait()
-            if error is None:
-                if on_result is not None:
-                    on_result(result)
-            elif on_error is not None:
-                on_error(error)
+            if error is not None:
+                return None if on_error is None else on_error(error)
+            return None if on_result is None else on_result(result)
 
         self._started_loop()
         call = self._engine.call(method, params, self.seconds_of(timeout), idle_timeout, on_progress, None, settle)
@@ -199,15 +199,17 @@ class Calling(StreamCaller):
         if count > self._engine.rules.max_calls:
             raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._engine.rules.max_calls}")
         with waits_for_peer() as may_exceed:
+            waited_seconds = 0.0
             if not may_exceed:
-                timeout = await self.wait_to_send(count, timeout)
-            return await self._call_batch(items, count, timeout, may_exceed, extra)
+                timeout, waited_seconds = await self.wait_to_send(count, timeout)
+            return await self._call_batch(items, count, timeout, waited_seconds, may_exceed, extra)
 
     async def _call_batch(
         self,
         items: list[BatchItem],
         left: int,
         timeout: float | Unset | None,
+        waited_seconds: float,
         may_exceed: bool,
         extra: Mapping[str, Any] | None,
     ) -> list[Any]:
@@ -224,6 +226,9 @@ class Calling(StreamCaller):
 
         seconds = self.seconds_of(timeout)
         calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed, extra)
+        for call in calls:
+            if call is not None:
+                call.waited_seconds = waited_seconds
         try:
             if left:
                 await done
@@ -354,11 +359,12 @@ class Calling(StreamCaller):
         idle_seconds = self.seconds_of(idle_timeout)
 
         async def begin() -> Items:
-            seconds = await self.wait_to_send(1, timeout, method)
+            seconds, waited_seconds = await self.wait_to_send(1, timeout, method)
             items = Items(engine, loop, self._driver.has_waiters, max_items)
             items.call = engine.call(
                 method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
             )
+            items.call.waited_seconds = waited_seconds
             return items
 
         return begin
@@ -433,19 +439,22 @@ class Calling(StreamCaller):
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         return timeout
 
-    async def wait_to_send(self, calls: int, timeout: float | Unset | None, method: str | None = None) -> float | None:
-        """Wait until this many more calls may be sent, and return the remaining timeout.
+    async def wait_to_send(
+        self, calls: int, timeout: float | Unset | None, method: str | None = None
+    ) -> tuple[float | None, float]:
+        """Wait until this many more calls may be sent, and return the remaining timeout and the seconds that passed.
 
         Returns at once if the session is closed; sending then raises the error. Raises CallTimeout if no room became
         free in time, which names the method.
         """
         seconds = self.seconds_of(timeout)
         if not self._must_wait(calls):
-            return seconds
+            return seconds, 0.0
         begun = self._driver.time()
         what = f"a batch of {calls}" if method is None else shorten(method)
         await self._driver.wait_queue.wait(lambda has_drained: self._may_send(calls, has_drained), seconds, what)
-        return None if seconds is None else max(0.0, begun + seconds - self._driver.time())
+        waited_seconds = self._driver.time() - begun
+        return None if seconds is None else max(0.0, seconds - waited_seconds), waited_seconds
 
     def _must_wait(self, calls: int) -> bool:
         engine, driver = self._engine, self._driver

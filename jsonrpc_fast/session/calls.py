@@ -64,6 +64,7 @@ class Call:
         outcome: How the call settled; None while it is in flight.
         settled_by: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise
             None.
+        waited_seconds: How much of its timeout had passed before it began, because it waited to be sent.
         waiter: The object that waits for the outcome; the driver of the engine chooses it.
 
     The other attributes belong to the engine and to the session.
@@ -82,6 +83,7 @@ class Call:
     batch: OutboundBatch | None = None
     on_progress: Callable[[Any], object] | None = None
     trace: Any = None
+    waited_seconds: float = 0.0
     waiter: Any = None
     destination: Any = None  # of the peer's request that the call belongs to
 

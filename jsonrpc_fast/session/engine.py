@@ -369,8 +369,9 @@ class Engine(Serving):
             if not settled.is_fault:
                 return
         self._unsettled = fault
-        self.rules.hooks.peer_fault(fault)
         is_owed = fault.reply_expected and (fault.id is not None or self._may_respond())
+        hooks = self.rules.hooks
+        (hooks.peer_fault if is_owed or not fault.reply_expected else hooks.unanswered)(fault)
         self._reject(fault.id, fault.rpc_code if is_owed else None, destination, batch)
 
     def _may_respond(self) -> bool:
@@ -592,7 +593,9 @@ class Engine(Serving):
         return loss
 
     def _timeout(self, call: Call) -> CallTimeout:
-        seconds, text = call.expires - call.started, ""
+        seconds, text = call.expires - call.started + call.waited_seconds, ""
+        if call.waited_seconds:
+            text = f", of which it waited {call.waited_seconds:.3g} s to be sent"
         if call.idle_seconds is not None and call.deadline() < call.expires:
             seconds, text = call.idle_seconds, " without progress"
         if self._unsettled is not None:
@@ -714,5 +717,7 @@ class Engine(Serving):
         self.be_in_time()
         if not self.calls.is_lost:
             self.lose_calls()
+        if self.closes and self.fault is None:  # not the peer has ended it
+            self.count_dropped()
         self.requests.clear()
         self.cancel_all()

@@ -821,8 +821,7 @@ class Serving(PlainServer):
     def count_dropped(self) -> None:
         """Count the requests that get no response any more. On the stream, the rest of their batches is sent."""
         for request in list(self.requests.values()):
-            closes_session = request.run is not None and request.run.closes_session
-            self.dropped_requests += not request.is_cancelled and not closes_session
+            self.dropped_requests += not request.is_cancelled
             if request.destination is None:
                 self.respond(None, request.id, self._end_request(request, b""))
 
@@ -831,6 +830,8 @@ class Serving(PlainServer):
     def _succeeded(self, item: Item, trace: Trace, result: Any) -> None:
         outcome, code = _RESULT, None
         if type(item) is InboundRequest:
+            if self.rules.hooks.request_served is not None and not self._is_registered(item):
+                outcome = Outcome.CANCELLED  # the session has ended before its handler
             try:
                 # Encoded while the request is registered: if that fails, the peer still gets an error.
                 text = self._encode_result(item.id, result, delimited=item.batch is None)

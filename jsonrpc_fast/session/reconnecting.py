@@ -24,7 +24,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, Unpack
@@ -38,7 +37,7 @@ from ..hooks import FoundHooks, logger
 from ..support import check_callable, check_count, check_seconds, is_failure, on_failure, shorten, within
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
-from ..types import TIMEOUT_SECONDS, UNSET, T, Unset
+from ..types import TIMEOUT_SECONDS, UNSET, T, Unset, is_awaitable
 from .options import Rules, SessionOptions
 from .requests import detached, waits_for_peer
 from .session import Session
@@ -105,7 +104,7 @@ class ReconnectingSession(StreamCaller):
     Args:
         make_transport: Returns a new transport that is not started, or an awaitable of one. Called for each attempt.
         handlers: As in `Session`.
-        on_connect: Awaited with each new session. The attempt has failed if it raises an exception.
+        on_connect: Called with each new session; may be async. The attempt has failed if it raises an exception.
         on_disconnect: Called with each of these sessions when it takes no more calls. Its `fault` is the exception
             that broke the connection; None after a close or a goodbye of either side.
         min_delay_seconds: Bound of the first delay, in seconds.
@@ -125,7 +124,7 @@ class ReconnectingSession(StreamCaller):
         make_transport: Callable[[], Transport | Awaitable[Transport]],
         handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
         *,
-        on_connect: Callable[[Session], Awaitable[object]] | None = None,
+        on_connect: Callable[[Session], object] | None = None,
         on_disconnect: Callable[[Session], object] | None = None,
         min_delay_seconds: float = 0.1,
         max_delay_seconds: float = 30.0,
@@ -133,8 +132,8 @@ class ReconnectingSession(StreamCaller):
         retry: Callable[[Exception], bool] = is_temporary,
         **options: Unpack[SessionOptions],
     ) -> None:
-        check_callable("make_transport", make_transport, may_be_none=False)
-        check_callable("on_connect", on_connect)
+        check_callable("make_transport", make_transport, may_be_none=False, may_be_async=True)
+        check_callable("on_connect", on_connect, may_be_async=True)
         check_callable("on_disconnect", on_disconnect)
         check_callable("retry", retry, may_be_none=False)
         Rules(**options)
@@ -476,14 +475,16 @@ class ReconnectingSession(StreamCaller):
         self._followers.append(follower)
 
     async def _connect(self) -> Session:
-        made = self._make_transport()
-        transport = await made if inspect.isawaitable(made) else made
+        made: Any = self._make_transport()
+        transport = await made if is_awaitable(made) else made
         session = Session(transport, self._handlers, **self._options)
         # The session first: its start may have failed before it took over the transport.
         async with on_failure(transport.disconnect), on_failure(partial(session.close, 0)):
             await session.start()
             if self._on_connect is not None:
-                await self._on_connect(session)
+                done: Any = self._on_connect(session)
+                if is_awaitable(done):
+                    await done
                 if not session.is_connected:
                     raise ConnectionLost("the connection ended in on_connect")
         return session

@@ -27,9 +27,9 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 from ..codec import Params, ParseError, Raw
 from ..codec._backend import decoded
 from ..codes import ParseErrorCode
-from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
+from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError, lost
 from ..handlers import Function, HandlerOptions, Handlers, RequestContext
-from ..support import Waiters, check_seconds, on_failure, shorten
+from ..support import Waiters, check_seconds, shorten
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import CALLBACKS, Acceptor, Ending, Transport, check_transport
@@ -123,8 +123,12 @@ class Session(Calling):
             StateError: The session was started already.
             Exception: What the transport raises.
         """
-        with on_failure(partial(self._give_back, self._begin())):
+        before = self._begin()
+        try:
             await self._transport.start()
+        except BaseException as error:
+            self._give_back(before, error)
+            raise
         self._start_heartbeat()
 
     def _begin_accepted(self, connection: Connection) -> None:
@@ -132,8 +136,8 @@ class Session(Calling):
         before = self._begin()
         try:  # a context manager costs each connection seven calls
             connection.begin()
-        except BaseException:
-            self._give_back(before)
+        except BaseException as error:
+            self._give_back(before, error)
             raise
         if self._heartbeat is not None:
             self._start_heartbeat()
@@ -159,8 +163,9 @@ class Session(Calling):
         transport.onread = engine.look_ahead if engine.rules.has_cancellations else None
         return before
 
-    def _give_back(self, before: tuple[Any, ...]) -> None:
+    def _give_back(self, before: tuple[Any, ...], error: BaseException) -> None:
         """Undo `_begin`: the transport, which has refused to start, may be in use elsewhere."""
+        self._engine.fault = lost("", "the start failed", error)
         for name, value in zip(_BOUND, before, strict=True):
             setattr(self._transport, name, value)
         self._on_close()
@@ -236,7 +241,8 @@ class Session(Calling):
         Requests that arrive meanwhile, or have not begun in time, are refused with SERVER_BUSY. Handlers that do not
         finish in time are cancelled and counted in `dropped_requests`. The peer is notified that calls in flight are
         cancelled, if the convention can say so. A second call waits for the first, and the earlier deadline applies.
-        Cancelling this ends the waiting for handlers.
+        Cancelling this ends the waiting for handlers. A handler that calls this is not waited for: its own request gets
+        no response, and is counted, too. To respond first, it lets a task close the session.
 
         Args:
             grace_seconds: Seconds for the handlers to finish; None: no limit. The default is the option

@@ -357,14 +357,14 @@ class Subscriptions:
                 response.set_exception(error)
 
         with waits_for_peer(), contextlib.ExitStack() as stack:
-            seconds = await routes.session.wait_to_send(1, timeout, self._subscribe_method)
+            seconds, waited_seconds = await routes.session.wait_to_send(1, timeout, self._subscribe_method)
             call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
             # The response is expected for 5 minutes after the timeout, to unsubscribe.
             late_seconds = None if seconds is None else seconds + 300.0
             # Detached: a late response must not keep a handler marked as waiting.
             detached(partial(call, timeout=late_seconds), self._subscribe_method, params)
             if seconds is not None:
-                error = no_response(shorten(self._subscribe_method), seconds)
+                error = no_response(shorten(self._subscribe_method), seconds + waited_seconds)
                 # Not in the context of a handler: asyncio keeps the context of a timer until its time comes.
                 stack.callback(loop.call_later(seconds, settle, error, context=Context()).cancel)
             try:

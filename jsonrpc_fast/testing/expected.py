@@ -51,7 +51,7 @@ class Expectation:
 
     def respond_with(self, function: Callable[[Any], Any]) -> Self:
         """Respond with what a function returns or raises. It is called with the params, and may be async."""
-        check_callable("function", function, may_be_none=False)
+        check_callable("function", function, may_be_none=False, may_be_async=True)
         self._function = function
         return self
 

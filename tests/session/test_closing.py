@@ -16,6 +16,7 @@ from jsonrpc_fast import Notification, Request, Response, encode_notification, e
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session import (
     AcpConvention,
     Convention,
@@ -397,14 +398,47 @@ async def test_a_handler_may_close_the_session(pause: float) -> None:
         await context.session.close()
         ended.append(True)
 
-    async with sessions({"leave": leave}) as (client, server):
+    class Hooks:
+        def request_served(self, trace: Any, id: Any, method: str, outcome: Outcome, code: Any, seconds: float) -> None:
+            ended.append(outcome)
+
+    async with sessions({"leave": leave}, hooks=Hooks()) as (client, server):
         started = asyncio.get_running_loop().time()
         with pytest.raises(ConnectionLost):
             await client.call("leave")
         await server.wait_closed()
         await settle()
-        assert ended == [True]
+        assert ended == [True, Outcome.CANCELLED]
+        assert server.dropped_requests == 1  # its own request has no response, either
         assert asyncio.get_running_loop().time() - started < 4
+
+
+async def test_a_handler_may_respond_before_its_session_is_closed() -> None:
+    tasks = []
+
+    async def leave(context: SessionContext) -> str:
+        tasks.append(asyncio.create_task(context.session.close()))
+        return "bye"
+
+    async with sessions({"leave": leave}) as (client, server):
+        assert await client.call("leave") == "bye"
+        await server.wait_closed()
+        assert server.dropped_requests == 0
+
+
+@pytest.mark.virtual_time
+async def test_requests_that_a_second_signal_cuts_off_are_counted() -> None:
+    """The server aborts the connection while the session waits for its handlers."""
+    async with sessions({"slow": slow}) as (client, server):
+        call = asyncio.ensure_future(client.call("slow", [9]))
+        await settle()
+        closing = asyncio.ensure_future(server.close())
+        await settle()
+        await server._transport.disconnect()
+        await closing
+        assert server.dropped_requests == server._transport.dropped_requests == 1
+        with pytest.raises(ConnectionLost):
+            await call
 
 
 @pytest.mark.virtual_time

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import ParseError, hooks
+from jsonrpc_fast import ParseError, encode_request, encode_result, hooks
 from jsonrpc_fast.codes import ParseErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, InvalidResponse, StateError
 from jsonrpc_fast.hooks import log_broken
 from jsonrpc_fast.session import ReconnectingSession, Session
 from jsonrpc_fast.support import Seldom
-from jsonrpc_fast.transports import TcpClient
+from jsonrpc_fast.transports import TcpClient, memory_pair
 
+from ..support.session_pairs import Faults, session_and_wire, slow
 from ..support.tables import rows
+from ..support.waiting import settle
 
 
 @asynccontextmanager
@@ -176,6 +178,78 @@ async def test_a_call_behind_close_says_that_this_side_has_closed(is_started: bo
             with pytest.raises(ConnectionLost, match="this session was closed by this side") as raised:
                 await act()
             assert raised.value.was_sent is False
+
+
+async def refused() -> tuple[str, int]:
+    """Return an address at which nothing listens."""
+    async with answering() as address:
+        return address
+
+
+@pytest.mark.usefixtures("each_loop")
+async def test_a_call_behind_a_failed_start_says_why_it_failed() -> None:
+    session = Session(TcpClient(*await refused()))
+    with pytest.raises(ConnectionRefusedError) as failed:
+        await session.start()
+    for act in (lambda: session.call("m"), lambda: session.notify("m"), lambda: session.call_batch([("m", None)])):
+        with pytest.raises(ConnectionLost) as raised:
+            await act()
+        assert str(raised.value) == f"the connection broke: the start failed: {failed.value}"
+        assert raised.value.was_sent is False
+    assert session.fault is not None
+    assert session.fault.__cause__ is failed.value
+
+
+async def test_a_call_behind_a_start_that_was_cancelled_says_so() -> None:
+    session = Session(TcpClient(*await refused()))
+    start = asyncio.ensure_future(session.start())
+    await asyncio.sleep(0)
+    start.cancel()
+    await asyncio.wait([start])
+    with pytest.raises(ConnectionLost, match=r"^the connection broke: the start failed: CancelledError$"):
+        await session.call("m")
+
+
+@pytest.mark.virtual_time
+async def test_a_timeout_says_how_long_the_call_waited_to_be_sent() -> None:
+    one, other = memory_pair()
+    async with Session(other, {"slow": slow}), Session(one, max_calls=1) as session:
+        first = asyncio.ensure_future(session.call("slow", [0.75], timeout=5))
+        await settle()
+        with pytest.raises(CallTimeout) as raised:
+            await session.call("slow", [5], timeout=1)
+        assert str(raised.value) == "no response to 'slow' came in 1 s, of which it waited 0.75 s to be sent"
+        await first
+
+
+async def test_a_callback_that_nothing_awaits_is_reported() -> None:
+    async def note(result: Any) -> None:
+        raise AssertionError("its coroutine runs")
+
+    faults = Faults()
+    async with session_and_wire(hooks=faults) as (session, wire):
+        id = session.call_soon("m", on_result=note)
+        await wire.next()
+        wire.send(encode_result(id, 1))
+        await settle()
+        [fault] = faults.seen
+        assert repr(fault) == "TypeError('a function whose result nothing awaits must not be async')"
+
+
+async def test_a_message_that_gets_no_response_is_a_warning_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    hooks._unanswered = Seldom()  # type: ignore[misc]
+    with caplog.at_level(logging.DEBUG, logger="jsonrpc_fast.session"):
+        async with session_and_wire(response_policy="never") as (_, wire):
+            for _ in range(3):
+                wire.send(b"INFO ready\n")
+            wire.send(encode_request(1, "m"))
+            await wire.next()
+    said = "the text is not JSON; it looks like a log line or printed text; a program on stdio must print to stderr"
+    assert lines(caplog) == [
+        ("WARNING", f"a message of the peer cannot be read, and gets no response: {said}"),
+        ("DEBUG", f"ParseError: {said}"),
+        ("DEBUG", f"ParseError: {said}"),
+    ]
 
 
 async def test_a_call_to_a_silent_peer_says_so() -> None:

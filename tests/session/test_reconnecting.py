@@ -245,6 +245,12 @@ async def test_on_connect_comes_first_each_time() -> None:
         assert server.served == [-1, 1, -1, 2]
 
 
+async def test_on_connect_need_not_be_async() -> None:
+    begun: list[Session] = []
+    async with service() as server, server.client(on_connect=begun.append) as client:
+        assert begun == [client.session]
+
+
 async def test_it_serves_its_peer_on_each_connection() -> None:
     peers: list[Session] = []
 
@@ -606,6 +612,16 @@ async def test_before_it_is_started() -> None:
 async def test_options_out_of_range(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         ReconnectingSession(refuse, **options)
+
+
+async def awaited(*_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("name", ["on_disconnect", "retry"])
+async def test_what_nothing_awaits_must_not_be_async(name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must not be async$"):
+        ReconnectingSession(refuse, **{name: awaited})
 
 
 # Goodbyes.

@@ -102,7 +102,7 @@ async def test_a_deadline_applies_although_the_queue_is_woken_constantly() -> No
 
 async def test_a_wait_for_room_says_what_for() -> None:
     async with Session(memory_pair()[0], max_calls=1) as session:
-        assert await session.wait_to_send(1, 5) == 5
+        assert await session.wait_to_send(1, 5) == (5, 0.0)
         session.call_soon("first", on_error=lambda _: None)
         for method, what in ((None, "a batch of 1"), ("second", "'second'")):
             with pytest.raises(CallTimeout, match=rf"^{what} could not be sent in 0\.01 s: too many calls"):

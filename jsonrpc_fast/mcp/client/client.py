@@ -162,11 +162,11 @@ class Client(Caller):
         check_type("handlers", handlers, Mapping, may_be_none=True)
         for method, function in (handlers or {}).items():
             check_type("a name in handlers", method, str)
-            check_callable("a function in handlers", function, may_be_none=False)
-        check_callable("on_notification", on_notification)
+            check_callable("a function in handlers", function, may_be_none=False, may_be_async=True)
+        check_callable("on_notification", on_notification, may_be_async=True)
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
-        check_callable("sign_in", sign_in)
+        check_callable("sign_in", sign_in, may_be_async=True)
         self.transport: Transport | None = transport if isinstance(transport, Transport) else None
         self._start = None if isinstance(transport, Transport) else transport
         check_callable("transport, if it is no Transport,", self._start)

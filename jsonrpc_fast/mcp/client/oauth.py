@@ -449,7 +449,7 @@ def private_key(
         signed = SignedJWTParameters(issuer=client_id, subject=client_id, signing_key=key, signing_algorithm=algorithm)
         assertion = signed.create_assertion_provider()
     else:
-        check_callable("key", key, may_be_none=False)
+        check_callable("key", key, may_be_none=False, may_be_async=True)
         assertion = key
     return OAuth(
         lambda server, storage: PrivateKeyJWTOAuthProvider(

@@ -102,8 +102,8 @@ class Authorization:
             raise TypeError("authorization_servers must be several strings, not one")
         if not authorization_servers:
             raise ValueError("there must be an authorization server")
-        check_callable("check", check, may_be_none=False)
-        check_callable("subject", subject)
+        check_callable("check", check, may_be_none=False, may_be_async=True)
+        check_callable("subject", subject, may_be_async=True)
         self._check = check
         self._check_seconds = check_seconds
         self._subject = subject

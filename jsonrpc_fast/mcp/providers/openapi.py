@@ -166,7 +166,7 @@ def openrpc_server(
         ValueError: The document is invalid, two methods have one name, or a schema cannot be used. The text names the
             method.
     """
-    check_callable("call", call, may_be_none=False)
+    check_callable("call", call, may_be_none=False, may_be_async=True)
     check_callable("include", include)
     parts = Document(document)
     server = parts.server("OpenRPC")

@@ -258,7 +258,7 @@ class Server(Decorators, Served):
         check_type("tasks", tasks, TaskStore, may_be_none=True)
         check_type("middleware", middleware, list, tuple)
         for each in middleware:
-            check_callable("a middleware", each, may_be_none=False)
+            check_callable("a middleware", each, may_be_none=False, may_be_async=True)
         super().__init__(name, strict, ignore_unknown, show_errors, inline_schemas)
         if icons is not None:
             texts["icons"] = list(icons)
