@@ -370,10 +370,14 @@ async def test_a_program_that_crashes_is_started_again_by_the_next_call() -> Non
                     await call
                 assert str(raised.value).count("command: ") == 1
                 assert str(raised.value).endswith("stderr: about to crash")
-        # It was started again twice in a minute: the call fails like the last one.
+        # It was started again twice in a minute.
+        said = (
+            r"^the server ended with exit code 3, and is not started again: max_restarts is 2, in a minute\ncommand: "
+        )
         for _ in range(2):
-            with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
+            with pytest.raises(ConnectionLost, match=said) as raised:
                 await client.ping()
+            assert raised.value.was_sent is False
     assert lines.count("started") == 3
     for late in (client.ping(), client.list_tools()):
         with pytest.raises(ConnectionLost, match=r"^this client was closed: make a new one$") as raised:
@@ -386,9 +390,11 @@ async def test_a_program_is_not_started_again_without_permission() -> None:
     lines: list[str] = []
     command = [sys.executable, "-c", SERVER_THAT_CRASHES]
     async with connect(*command, mode="legacy", stderr=lines.append, max_restarts=0) as client:
-        for call in (client.call_tool("crash"), client.ping()):
-            with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
-                await call
+        with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
+            await client.call_tool("crash")
+        said = r"^the server ended with exit code 3, and is not started again: max_restarts is 0, in a minute\n"
+        with pytest.raises(ConnectionLost, match=said):
+            await client.ping()
     assert lines.count("started") == 1
     with pytest.raises(ValueError, match="max_restarts"):
         connect(*command, max_restarts=-1)

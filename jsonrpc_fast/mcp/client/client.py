@@ -254,7 +254,7 @@ class Client(Caller):
         await closing
 
     async def _restart(self, deadline: float) -> None:
-        """Restart a program that has ended, at most `max_restarts` times: then the call fails like the last one."""
+        """Restart a program that has ended, at most `max_restarts` times: then the call says how it ended."""
         await wait_until(deadline, self._restarting.acquire(), "the server was not started again")
         try:
             # Another call may have restarted the program while this one waited for the lock.
@@ -262,7 +262,12 @@ class Client(Caller):
                 return
             # A program that ends at once would be started again with each call.
             if not self._restarts.take(asyncio.get_running_loop().time()):
-                return
+                loss = self.session.refusal()
+                await _explain(loss, self._program)
+                how, *report = str(loss).split("\n")
+                how += f", and is started again at most {self._restarts.most} times in a minute (max_restarts)"
+                loss.args = ("\n".join([how, *report]),)
+                raise loss
             await self.session.close()
             self._program = self._start()
             self._handshake = self._make_handshake()

@@ -55,7 +55,7 @@ class Restarts:
     """Counts the restarts of one server."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most: int = most  # in a minute
         self._times: deque[float] = deque()
 
     def take(self, now: float) -> bool:
@@ -63,7 +63,7 @@ class Restarts:
         # Only the times within the period are kept, so the queue stays as short as the limit.
         while self._times and self._times[0] <= now - 60.0:
             self._times.popleft()
-        if len(self._times) >= self._most:
+        if len(self._times) >= self.most:
             return False
         self._times.append(now)
         return True

@@ -209,7 +209,7 @@ class Upstream:
     _starting: asyncio.Task[_Session] | None = None
     _ending: asyncio.Task[None] | None = None
     _restarts: Restarts = field(default_factory=lambda: Restarts(3))
-    _has_failed: bool = False
+    _failure: str = ""  # why it does not run; "" if it runs, or was ended
     _is_closed: bool = False
     _timer: asyncio.TimerHandle | None = None
     requests: dict[object, Any] = field(default_factory=dict)
@@ -459,8 +459,8 @@ class Upstream:
             await asyncio.shield(self._ending)  # `close` may cancel this
         # Only starts after a failure are counted. A server that was ended because it was idle may start any number of
         # times.
-        if self._has_failed and not self._restarts.take(now):
-            raise self._error("has ended too many times")
+        if self._failure and not self._restarts.take(now):
+            raise self._error(f"{self._failure}; it is started again at most {self._restarts.most} times in a minute")
         # Done before the place is taken: signing in may take minutes, in which other servers could run.
         try:
             await self._entry.sign_in()
@@ -468,19 +468,20 @@ class Upstream:
             _logger.warning("%s: %s", self.name, error)
             raise self._error(_reason(error)) from None
         await self._places.enter(self)
-        self._has_failed = True  # until it runs: any exception below is a failure
+        what = "cannot be reached" if self._entry.url else "cannot be started"
+        self._failure = what  # until it runs: any exception below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
                 # A package may have to be downloaded first.
                 session = await self._connect(now + 60.0)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
-            what = "cannot be reached" if self._entry.url else "cannot be started"
             reason = _reason(error)
             _logger.warning("%s: %s: %s", self.name, what, reason)
-            raise self._error(f"{what}: it {reason}") from None
+            self._failure = f"{what}: it {reason}"
+            raise self._error(self._failure) from None
         self._session = session  # set only now: no request may overtake the handshake
         session.add_close_callback(partial(self._on_loss, session))
-        self._has_failed = False
+        self._failure = ""
         return session
 
     async def _connect(self, deadline: float) -> _Session:
@@ -531,7 +532,7 @@ class Upstream:
         """Give the place back after a loss."""
         # Ignore the loss of an earlier session, and an end that this side has begun.
         if self._session is session and not self._is_closed and self._ending is None:
-            self._has_failed = True
+            self._failure = "has ended"
             self._end_soon()
             if not self._places.is_ending:
                 _logger.warning("%s: has ended", self.name)
