@@ -131,9 +131,7 @@ async def test_a_server_that_dies_fails_its_calls_and_starts_again_three_times()
             with pytest.raises(RpcError, match="'bad' was lost"):
                 await call
             await eventually(lambda: gateway.running == ["good"])
-        with pytest.raises(
-            RpcError, match=r"^the server 'bad' has ended; it is started again at most 3 times in a minute"
-        ):
+        with pytest.raises(RpcError, match=r"'bad' has ended; it is started again at most 3 times in a minute"):
             await client.call("tools/call", {"name": "bad_t"})
         assert text_of(await client.call_tool("good_price", {"item": "tea"})) == "good: tea"
         await asyncio.sleep(61)
@@ -204,9 +202,7 @@ async def test_a_server_that_ends_slowly_is_started_again_three_times() -> None:
             with pytest.raises(RpcError, match="'bad' was lost"):
                 await call
             assert gateway.running == ["bad", "good"]
-        with pytest.raises(
-            RpcError, match=r"^the server 'bad' has ended; it is started again at most 3 times in a minute"
-        ):
+        with pytest.raises(RpcError, match=r"'bad' has ended; it is started again at most 3 times in a minute"):
             await client.call("tools/call", {"name": "bad_t"})
         assert (len(bad.scripts), gateway.running) == (4, ["good"])
 
