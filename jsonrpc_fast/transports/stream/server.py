@@ -271,7 +271,9 @@ class StreamServer:
             await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return without being cancelled
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+            _, left = await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+            if left:
+                _logger.warning("functions that serve connections continue although they were cancelled: %d", len(left))
         if dropped := sum(connection.dropped_requests for connection in connections):
             _logger.warning("the server ended with requests without a response: %d", dropped)
         # Last: from Python 3.12 on it waits for all connections.

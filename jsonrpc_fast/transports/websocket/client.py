@@ -120,7 +120,7 @@ class WebSocketClient(WebSocketTransport):
         except InvalidURI:
             raise
         except ValueError:  # of the standard library
-            raise ValueError(f"the port of the URI must be 0 to {MAX_PORT}") from None
+            raise ValueError(f"the host of the URI is malformed, or its port is not 0 to {MAX_PORT}") from None
         if ssl is not None and not parsed.secure:
             raise ValueError("ssl needs a URI with the scheme wss")
         options["limits"] = limits_of(compression, options.get("limits"), options.get("profile", JSONRPC))

@@ -451,7 +451,7 @@ async def test_a_server_that_closes_cancels_handlers_after_the_grace_period(capl
 
 
 async def test_a_server_that_closes_does_not_wait_long_for_a_serve_that_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "SERVE_SECONDS", 0.01)
     monkeypatch.setattr(server_module, "CANCEL_SECONDS", 0.01)
@@ -470,6 +470,7 @@ async def test_a_server_that_closes_does_not_wait_long_for_a_serve_that_goes_on(
     await eventually(lambda: server.connections)
     await asyncio.wait_for(server.close(0, 0), 20)
     assert not ended.is_set()
+    assert caplog.messages == ["functions that serve connections continue although they were cancelled: 1"]
     gate.set()
     await ended.wait()
     await client.disconnect()
