@@ -98,6 +98,10 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
 
 def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile) -> int:
     """Run `command` between the client and this process's stdin and stdout. Return the exit status."""
+    # The interpreter knows it; the descriptor is in use by now. A closed stdin is an empty one: nothing is lost.
+    if sys.__stdout__ is None:
+        print_error("this process was started with a closed stdout: the client could not get anything")
+        return Status.WRONG
     # The C runtime would turn line feeds into CRLF, and end the input at a Ctrl-Z.
     if sys.platform == "win32":
         import msvcrt
@@ -232,8 +236,8 @@ def _forward(direction: Direction, read: Callable[[], bytes], target: int, watch
             watcher.add(direction, chunk)
             _write(target, chunk)
     except OSError as error:
-        # One of these: the reader has left, or there never was one.
-        if error.errno not in (errno.EPIPE, errno.EBADF, errno.EIO, errno.ECONNRESET):
+        # One of these: the reader has left.
+        if error.errno not in (errno.EPIPE, errno.EIO, errno.ECONNRESET):
             print_error(f"no more bytes are passed on to the {_PEERS[direction]}: {error.strerror}")
         return False
     finally:

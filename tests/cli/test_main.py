@@ -141,8 +141,8 @@ exit status:
 TAP_STATUS = """
 exit status:
   that of the server; 128 + N if signal N ended it
-  2    the command line is wrong, the log cannot be opened, or an extra is not
-       installed
+  2    the command line is wrong, the log cannot be opened, standard output is
+       closed, or an extra is not installed
   3    the address of --listen or --http is in use, or cannot be listened on
   126  the server's command cannot be run
   127  the server's command is not found

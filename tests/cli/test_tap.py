@@ -429,20 +429,29 @@ def test_a_closed_stdin_counts_as_empty() -> None:
     assert [direction for direction, _ in lines_of(ran.stderr)] == ["<-", "--"]
 
 
-def test_a_closed_stdout_counts_as_a_client_that_left() -> None:
-    ran = run_with_closed(">&-", "sh", "-c", "cat; exit 3", data=REQUEST)
-    assert (ran.returncode, ran.stdout) == (3, b"")
-    assert [direction for direction, _ in lines_of(ran.stderr)] == ["->", "<-", "--"]
+@pytest.mark.parametrize("closings", [">&-", ">&- <&-", ">&- 2>&-"])
+def test_with_a_closed_stdout_no_server_is_started(closings: str, tmp_path: Path) -> None:
+    """Nobody would get its responses."""
+    ran = run_with_closed(closings, "touch", str(tmp_path / "started"), data=REQUEST)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    said = b"jsonrpc-fast: this process was started with a closed stdout: the client could not get anything\n"
+    assert ran.stderr == (b"" if "2>" in closings else said)
+    assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("closings", ["2>&-", "2>&- <&-", "2>&- >&-", "2>&- >&- <&-"])
+def test_an_stdout_that_is_open_for_reading_is_reported() -> None:
+    ran = run_with_closed("1</dev/null", "sh", "-c", "cat; exit 3", data=REQUEST)
+    assert ran.returncode == 3
+    assert b"jsonrpc-fast: no more bytes are passed on to the client: Bad file descriptor\n" in ran.stderr
+
+
+@pytest.mark.parametrize("closings", ["2>&-", "2>&- <&-"])
 def test_with_a_closed_stderr_the_log_goes_nowhere(closings: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     server = 'cat >"$1"; cat "$1"; exit 3'
     ran = run_with_closed(closings, "sh", "-c", server, "sh", str(seen), data=3 * REQUEST)
     passed = b"" if "<" in closings else 3 * REQUEST
-    assert (ran.returncode, seen.read_bytes()) == (3, passed)
-    assert ran.stdout == (b"" if " >&-" in closings else passed)
+    assert (ran.returncode, seen.read_bytes(), ran.stdout) == (3, passed, passed)
 
 
 # The log
