@@ -568,13 +568,17 @@ def _run(arguments: list[str]) -> int:
     # Split here, because argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
     named = _COMMANDS.get(arguments[0]) if arguments else None
-    if named is not None and named.takes and "--" in arguments:
+    is_split = named is not None and bool(named.takes) and "--" in arguments
+    if is_split:
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
         options, unknown = parser.parse_known_args(arguments)
         if options.command == "run":  # without a program: `main` runs all others
             options.parser.error("expected PROGRAM, or -m MODULE")
+        # Before the checks of the words, which would miss a word that only a call without a command has.
+        if is_split and not program:
+            options.parser.error("missing command after --")
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
         if named is not None and named.takes == "server":
