@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     size = invalid = 0
     for file in files:
         try:
-            for text, _, _ in read_texts(file, options.framing, profile):
+            for text, _, _ in read_texts(file, options):
                 message = decode(text, profile)
                 if any(isinstance(each, ParseError) for each in (message if isinstance(message, list) else [message])):
                     invalid += 1

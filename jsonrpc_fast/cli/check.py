@@ -25,10 +25,20 @@ from ..framing import FRAMINGS, Frame, FrameReader, Framing, looks_like
 from ..profile import CLIENT, LSP, PRESETS, Profile
 from ..testing.recordings import is_recording, read_recording
 from ..types import Classification
-from .output import Status, escape, input_files, is_coloured, open_input, print_error, printable_name, styled
+from .output import (
+    Status,
+    cannot_read,
+    escape,
+    input_files,
+    is_coloured,
+    open_input,
+    print_error,
+    printable_name,
+    styled,
+)
 
 _KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
-_CHUNK_BYTES: Final = 256 * 1024
+CHUNK_BYTES: Final = 256 * 1024
 _FIRST_BYTES: Final = 4096  # most first messages fit
 
 # Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
@@ -60,14 +70,12 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     is_first, has_bytes = True, False
     for chunk in _read(file):
         if isinstance(chunk, OSError):
-            problem = f"cannot read {escape(file)}: {chunk.strerror}"
-        else:
-            # Advice comes before counting: in the wrong framing, each line of a file would be a fault.
-            problem = _advice(escape(file), chunk, options.framing, profile) if is_first else ""
-        if isinstance(chunk, OSError) or problem:
             progress.clear()
-            print_error(problem)
-            return Status.WRONG
+            return cannot_read(file, chunk)
+        # Advice comes before counting: in the wrong framing, each line of a file would be a fault.
+        if is_first and (advice := advice_on(chunk, options.framing, profile, "| jsonrpc-fast check")):
+            progress.clear()
+            return cannot_read(file, ValueError(advice))
         if is_first and options.framing is None and is_recording(chunk):
             decoder = _RecordingDecoder(profile, suggestions)
         is_first, has_bytes = False, has_bytes or bool(chunk)
@@ -88,22 +96,29 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     return Status.FAILED if report.counts["invalid"] else Status.SUCCESS
 
 
-def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
-    """Return advice for a file that is evidently not a stream of messages in this framing; "" for any other file."""
+def advice_on(start: bytes, framing: Framing | None, profile: Profile, reader: str) -> str:
+    """Return advice for a file that is evidently not a stream of messages in this framing; "" for any other file.
+
+    Args:
+        start: The beginning of the file.
+        framing: The framing that was asked for; None: the advice may name one.
+        profile: The rules for messages.
+        reader: What follows, in a shell, after a command that writes the contents of the file as text.
+    """
     # Checked before other binary data: compressed data is binary, too, but this advice says what to do.
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
-            return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
+            return f"it is {what}; read it with: {program} {reader}"
     # pcap in both orders of bytes, with micro- and nanoseconds, and pcapng.
     if re.match(rb"\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\xa1\xb2\x3c\x4d|\x0a\x0d\x0d\x0a", start):
-        return f"{name} is a capture of packets; write its TCP streams to files, and check those: tcpflow -r FILE"
+        return "it is a capture of packets; write its TCP streams to files, and read those: tcpflow -r FILE"
     # Control characters that no JSON text contains.
     if re.match(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)", start[:_FIRST_BYTES].lstrip()):
-        return f"{name} is a binary file, not a stream of messages"
+        return "it is a binary file, not a stream of messages"
     if looks_like(start) is Hint.CONTENT_LENGTH_FRAMING and _is_dap(start):
-        return f"{name} has messages of the Debug Adapter Protocol, not of JSON-RPC; framing.FrameReader reads them"
+        return "it has messages of the Debug Adapter Protocol, not of JSON-RPC; framing.FrameReader reads them"
     other = _other_framing(start, profile) if framing is None else None
-    return "" if other is None else f"{name}: {FRAMINGS[other].sign}; check it with --framing {other}"
+    return "" if other is None else f"{FRAMINGS[other].sign}; read it with --framing {other}"
 
 
 def _other_framing(start: bytes, profile: Profile) -> Framing | None:
@@ -145,7 +160,7 @@ def _read(file: str) -> Iterator[bytes | OSError]:
     try:
         # Unbuffered, so that `read` returns the data in a slow pipe, without waiting for a whole chunk.
         with open_input(file, 0) as stream:
-            while (chunk := stream.read(_CHUNK_BYTES)) != b"":
+            while (chunk := stream.read(CHUNK_BYTES)) != b"":
                 if chunk is None:  # another process made the pipe non-blocking, and it is empty
                     select.select([stream], [], [])
                 else:

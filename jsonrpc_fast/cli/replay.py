@@ -25,6 +25,7 @@ from ..profile import PRESETS, Profile
 from ..support import id_key, pointer_parts, pointer_to
 from ..testing.recordings import Recorded, Sender, read_recording
 from ..types import UNSET
+from .check import advice_on
 from .output import escape, shorten
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
     except OSError as error:
         raise ValueError(f"cannot read {escape(options.file)}: {error.strerror}") from None
     with file:
+        # A recording has its own framing; --framing is that of the server. It is read twice, so it cannot be a pipe.
+        if advice := advice_on(file.peek(), "newline", profile, "> OTHER; jsonrpc-fast replay OTHER ..."):
+            raise ValueError(f"cannot read {escape(options.file)}: {advice}")
         for recorded in read_recording(file):
             if recorded.message is not None:
                 message = decode(bytes(recorded.message), profile, raw=True)

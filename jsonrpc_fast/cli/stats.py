@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from ..codec import Message, ParseError, RawMessage, Request, Response, decode
-from ..framing import FrameReader, Framing
-from ..profile import PRESETS, Profile
+from ..framing import FrameReader
+from ..profile import PRESETS
 from ..testing.recordings import Sender, is_recording, read_recording
+from .check import CHUNK_BYTES, advice_on
 from .output import (
     Status,
     cannot_read,
@@ -129,7 +130,7 @@ def _print_file(file: str, options: argparse.Namespace) -> int:
     stats = _Stats()
     profile = PRESETS[options.profile]
     try:
-        for text, time, direction in read_texts(file, options.framing, profile):
+        for text, time, direction in read_texts(file, options):
             item = decode(text, profile, raw=True)
             for message in item if isinstance(item, list) else (item,):
                 stats.add(message, len(text), time, direction)
@@ -146,19 +147,27 @@ def _print_file(file: str, options: argparse.Namespace) -> int:
     return Status.SUCCESS
 
 
-def read_texts(file: str, framing: Framing | None, profile: Profile) -> Iterator[tuple[bytes, float | None, Direction]]:
+def read_texts(file: str, options: argparse.Namespace) -> Iterator[tuple[bytes, float | None, Direction]]:
     """Yield the text of each message or batch of a recording or of a stream, with its time and who sent it.
 
     A stream has no times, and all its messages have one sender. The text of what is no message is b"".
+
+    Raises:
+        OSError, ValueError: The file cannot be read, or is evidently something else; the text says what helps.
     """
-    with open_input(file) as stream:
-        if framing is None and is_recording(stream.peek(256)[:256]):
+    framing, profile = options.framing, PRESETS[options.profile]
+    with open_input(file, CHUNK_BYTES) as stream:
+        start = stream.peek()
+        # As `check` refuses it: counted, each line of it would be an invalid message.
+        if advice := advice_on(start, framing, profile, f"| jsonrpc-fast {options.command}"):
+            raise ValueError(advice)
+        if framing is None and is_recording(start):
             for recorded in read_recording(stream):
                 text = b"" if recorded.message is None else bytes(recorded.message)
                 yield text, recorded.time, (recorded.connection, recorded.sender)
             return
         frames = FrameReader(framing or "newline", profile.limits.message_bytes)
-        while chunk := stream.read(256 * 1024):
+        while chunk := stream.read(CHUNK_BYTES):
             for frame in frames.feed(chunk):
                 yield frame.text or b"", None, (1, "client")
         for frame in frames.close():

@@ -64,7 +64,7 @@ def test_several_files(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_chunk_boundaries(
     mixed: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(check, "CHUNK_BYTES", chunk_bytes)
     assert cli.main(["check", mixed]) == 1
     assert capsys.readouterr().out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
 
@@ -146,7 +146,7 @@ def test_line_over_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(PRESETS, "jsonrpc", JSONRPC.replace(limits=JSONRPC.limits.replace(message_bytes=39)))
-    monkeypatch.setattr(check, "_CHUNK_BYTES", 16)
+    monkeypatch.setattr(check, "CHUNK_BYTES", 16)
     file = tmp_path / "big.ndjson"
     file.write_bytes(REQUEST + b'{"jsonrpc":"2.0","id":1,"method":"addition"}\n' + REQUEST + b"x" * 1000)
     assert cli.main(["check", str(file)]) == 1
@@ -314,7 +314,7 @@ def test_framings(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(check, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(check, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.chdir(tmp_path)
     Path("f").write_bytes(data)
     assert cli.main(["check", "--framing", framing, "f"]) == (1 if faults else 0)
@@ -387,8 +387,8 @@ def test_no_content_in_the_output(form: list[str], profile: str) -> None:
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "add", "params": [1, {"a": "b"}]}
 PRETTY = json.dumps(MESSAGE, indent=2).encode()
-SEVERAL_LINES = "a message takes several lines; check it with --framing concatenated"
-GZIP = "is compressed with gzip; check it with: gzip -dc FILE | jsonrpc-fast check"
+SEVERAL_LINES = "a message takes several lines; read it with --framing concatenated"
+GZIP = "it is compressed with gzip; read it with: gzip -dc FILE | jsonrpc-fast check"
 
 
 @pytest.fixture
@@ -407,18 +407,18 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (BODY.replace(b",", b",\n  "), f"f: {SEVERAL_LINES}"),
         # Whatever is wrong with the message.
         (b'{\n  "id": 1,\n  "method": [\n', f"f: {SEVERAL_LINES}"),
-        (2 * HEADED, "f: the messages have Content-Length headers; check it with --framing content-length"),
-        (2 * EVENT, "f: the messages are server-sent events; check it with --framing sse"),
-        (gzip.compress(REQUEST, mtime=0), f"f {GZIP}"),
-        (bz2.compress(REQUEST), "f is compressed with bzip2; check it with: bzip2 -dc FILE | jsonrpc-fast check"),
-        (lzma.compress(REQUEST), "f is compressed with xz; check it with: xz -dc FILE | jsonrpc-fast check"),
+        (2 * HEADED, "f: the messages have Content-Length headers; read it with --framing content-length"),
+        (2 * EVENT, "f: the messages are server-sent events; read it with --framing sse"),
+        (gzip.compress(REQUEST, mtime=0), f"f: {GZIP}"),
+        (bz2.compress(REQUEST), "f: it is compressed with bzip2; read it with: bzip2 -dc FILE | jsonrpc-fast check"),
+        (lzma.compress(REQUEST), "f: it is compressed with xz; read it with: xz -dc FILE | jsonrpc-fast check"),
         (
             b"\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00",
-            "f is compressed with zstd; check it with: zstd -dc FILE | jsonrpc-fast check",
+            "f: it is compressed with zstd; read it with: zstd -dc FILE | jsonrpc-fast check",
         ),
         (
             REQUEST.decode().encode("utf-16"),
-            "f is UTF-16; check it with: iconv -f UTF-16 -t UTF-8 FILE | jsonrpc-fast check",
+            "f: it is UTF-16; read it with: iconv -f UTF-16 -t UTF-8 FILE | jsonrpc-fast check",
         ),
     ],
 )
@@ -427,7 +427,7 @@ def test_a_file_that_is_no_stream_of_lines(
 ) -> None:
     file.write_bytes(data)
     assert cli.main(["check", "f"]) == 2
-    assert capsys.readouterr() == ("", f"jsonrpc-fast: {advice}\n")
+    assert capsys.readouterr() == ("", f"jsonrpc-fast: cannot read {advice}\n")
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_a_file_that_is_no_stream_of_lines(
 def test_a_binary_file(data: bytes, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(data)
     assert cli.main(["check", "f"]) == 2
-    assert capsys.readouterr() == ("", "jsonrpc-fast: f is a binary file, not a stream of messages\n")
+    assert capsys.readouterr() == ("", "jsonrpc-fast: cannot read f: it is a binary file, not a stream of messages\n")
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_a_framing_that_was_asked_for_is_used(file: Path, capsys: pytest.Capture
     assert "it looks like a header of Content-Length framing" in capsys.readouterr().out
     file.write_bytes(gzip.compress(HEADED, mtime=0))  # no framing has compressed messages
     assert cli.main(["check", "--framing", "content-length", "f"]) == 2
-    assert capsys.readouterr() == ("", f"jsonrpc-fast: f {GZIP}\n")
+    assert capsys.readouterr() == ("", f"jsonrpc-fast: cannot read f: {GZIP}\n")
 
 
 def test_other_files_are_checked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -486,13 +486,13 @@ def test_other_files_are_checked(file: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["check", "f", "good"]) == 2
     assert capsys.readouterr() == (
         "good: request 1, notification 0, result 0, error 0, batch 0, invalid 0\n",
-        f"jsonrpc-fast: f: {SEVERAL_LINES}\n",
+        f"jsonrpc-fast: cannot read f: {SEVERAL_LINES}\n",
     )
 
 
 def test_standard_input_that_is_compressed() -> None:
     done = run_here("check", data=gzip.compress(REQUEST, mtime=0))
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"jsonrpc-fast: - {GZIP}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"jsonrpc-fast: cannot read -: {GZIP}\n")
 
 
 # --quiet
@@ -515,7 +515,7 @@ def test_quiet_shows_faults_only(option: str, mixed: str, capsys: pytest.Capture
 def test_messages_that_end_in_another_byte(file: Path, capsys: pytest.CaptureFixture[str], framing: Framing) -> None:
     file.write_bytes(3 * frame(REQUEST, framing))  # type: ignore[arg-type]
     assert cli.main(["check", "f"]) == 2
-    assert capsys.readouterr().err.endswith(f"check it with --framing {framing}\n")
+    assert capsys.readouterr().err.endswith(f"read it with --framing {framing}\n")
     assert cli.main(["check", "--framing", framing, "f"]) == 0
     assert capsys.readouterr().out == "f: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
 
@@ -562,7 +562,8 @@ def test_a_capture_of_packets(start: str, file: Path, capsys: pytest.CaptureFixt
     file.write_bytes(bytes.fromhex(start) + b"\2\0\4\0\0\0")
     assert cli.main(["check", "f"]) == 2
     assert capsys.readouterr().err == (
-        "jsonrpc-fast: f is a capture of packets; write its TCP streams to files, and check those: tcpflow -r FILE\n"
+        "jsonrpc-fast: cannot read f: it is a capture of packets; "
+        "write its TCP streams to files, and read those: tcpflow -r FILE\n"
     )
 
 
@@ -595,6 +596,6 @@ def test_messages_of_the_debug_adapter_protocol(file: Path, capsys: pytest.Captu
     for options in ([], ["--framing", "content-length"]):
         assert cli.main(["check", *options, "f"]) == 2
         assert capsys.readouterr().err == (
-            "jsonrpc-fast: f has messages of the Debug Adapter Protocol, not of JSON-RPC; "
+            "jsonrpc-fast: cannot read f: it has messages of the Debug Adapter Protocol, not of JSON-RPC; "
             "framing.FrameReader reads them\n"
         )

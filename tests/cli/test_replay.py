@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -208,6 +209,13 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
     done = run_here("replay", str(tmp_path / "none"), *COMMAND)
     assert done.returncode == 2
     assert done.stderr.endswith("none: No such file or directory\n")
+    path.write_bytes(gzip.compress(record_line(b"{}", "client", time=0), mtime=0))
+    done = run_here("replay", str(path), *COMMAND)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"jsonrpc-fast replay: cannot read {path}: it is compressed with gzip; "
+        "read it with: gzip -dc FILE > OTHER; jsonrpc-fast replay OTHER ...\n"
+    )
 
 
 def test_a_recording_with_nothing_to_send(tmp_path: Path) -> None:

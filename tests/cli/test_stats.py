@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -101,12 +102,21 @@ def test_a_stream_has_no_times_and_pairs_what_is_in_it(tmp_path: Path) -> None:
     )
 
 
+GZIP = gzip.compress(request(1, "add"), mtime=0)
+# Longer than the buffer of a file: the first message decides.
+PRETTY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "add", "params": ["x" * 20_000]}, indent=2).encode()
+
+
 @rows(
     ("command", "content", "said"),
     [
         ("stats", b"", "has no message"),
         ("stats", b'{"time":1,"connection":1}\n', "line 1 is not a line of a recording"),
         ("stats", None, "No such file or directory"),
+        ("stats", GZIP, "x: it is compressed with gzip; read it with: gzip -dc FILE | jsonrpc-fast stats\n"),
+        ("stats", PRETTY, "x: a message takes several lines; read it with --framing concatenated\n"),
+        ("stats", b"\0" * 9, "x: it is a binary file, not a stream of messages\n"),
+        ("bench", GZIP, "x: it is compressed with gzip; read it with: gzip -dc FILE | jsonrpc-fast bench\n"),
         ("bench", b"", "has no valid message"),
         ("bench", b"{}\n", "has no valid message of the profile jsonrpc"),
         ("bench", None, "No such file or directory"),
@@ -121,6 +131,12 @@ def test_what_cannot_be_read(command: str, content: bytes | None, said: str, tmp
     done = run_here(command, str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_what_is_advised_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(PRETTY)
+    assert f"{path}: 1 messages, 0 invalid" in printed("stats", "--framing", "concatenated", str(path))
 
 
 def test_bench_measures_all_contestants(tmp_path: Path) -> None:
