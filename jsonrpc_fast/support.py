@@ -1,8 +1,8 @@
 """What the layers share, and authors of layers, transports and adapters use, without an event loop.
 
 Checks of arguments: a wrong argument is refused where it is passed, and the error names it. The package's loggers, JSON
-pointers (RFC 6901), shortened reprs, and keys for ids. The rule for exceptions of a user's function, what waits for an
-event, and what can be cancelled on its own.
+pointers (RFC 6901), files of settings, shortened reprs, and keys for ids. The rule for exceptions of a user's function,
+what waits for an event, and what can be cancelled on its own.
 
 The names in `__all__` are public.
 """
@@ -49,6 +49,7 @@ __all__ = [
     "on_failure",
     "pointer_parts",
     "pointer_to",
+    "read_settings",
     "reference_target",
 ]
 
@@ -521,6 +522,34 @@ def reference_target(document: Any, reference: str) -> Any:
 
 SHOWN_BYTES: Final = 64
 """Longer bytes are shown by half as many at each end."""
+
+
+def read_settings(data: bytes) -> Any:
+    """Return the value in a file of settings, which is JSON in UTF-8. A mark of its bytes may precede it.
+
+    Raises:
+        ValueError: It is malformed, or an object has a member twice, of which one would be dropped. The text begins
+            with "it", and shows no value, since that may be a secret.
+    """
+    import json  # loaded for the first file
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise ValueError(f"it has the member {name!r} twice")
+            found[name] = value
+        return found
+
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
+    # Without the causes: these hold the text.
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not plain JSON: {error.reason} at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not plain JSON, at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
 
 
 class _Shortener(reprlib.Repr):

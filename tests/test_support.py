@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.support import child_of, is_failure, on_failure, pointer_parts, pointer_to, reference_target
+from jsonrpc_fast.support import (
+    child_of,
+    is_failure,
+    on_failure,
+    pointer_parts,
+    pointer_to,
+    read_settings,
+    reference_target,
+)
 from jsonrpc_fast.types import UNSET
 
 from .support.places import PACKAGE
@@ -156,3 +164,31 @@ def test_few_places_catch_whatever_is_raised() -> None:
             names = [ast.unparse(handler.type) if handler.type else "" for handler in handlers]
             found += [path.relative_to(PACKAGE).as_posix() for name in names if name in ("", "BaseException")]
     assert found == ["handlers/awaiting.py", "handlers/awaiting.py", "http/guard.py", "mcp/server/methods.py"]
+
+
+# Files of settings
+
+
+@rows(
+    ("data", "why"),
+    [
+        (b'{"a": "secret",\n // why\n}', "it is not plain JSON, at line 2, column 2"),
+        (b'{"a": "secret"', "it is not plain JSON, at line 1, column 15"),
+        (b"", "it is not plain JSON, at line 1, column 1"),
+        (b'{"secret\xff', "it is not plain JSON: invalid start byte at byte 8"),
+        (b"[" * 100_000, "it nests too deeply"),
+        (b'{"a": "secret", "a": 2}', "it has the member 'a' twice"),
+        (b'{"b": [{"\xc3\xbc": 1, "c": 2, "\\u00fc": 1}]}', "it has the member 'ü' twice"),
+    ],
+)
+def test_settings_that_cannot_be_read(data: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=r"^it ") as caught:
+        read_settings(data)
+    assert str(caught.value) == why
+
+
+def test_settings() -> None:
+    assert read_settings(b'\xef\xbb\xbf{"a": {"b": 1}, "c": {"b": 12345678901234567890}}') == {
+        "a": {"b": 1},
+        "c": {"b": 12345678901234567890},
+    }

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ..support import read_settings
 from .output import Status, escape, is_coloured, print_error, styled
 
 
@@ -131,24 +132,14 @@ def _path_of(options: argparse.Namespace) -> Path:
 def _read(path: Path) -> tuple[str, Any, str]:
     """Return the text of a file, "" without one; its value; and why it has none, "" if it has."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
     except FileNotFoundError:
         return "", {}, ""
-    except UnicodeDecodeError as error:
-        return "", None, f"it is not plain JSON: {error.reason} at byte {error.start}"
+    text = data.decode("utf-8-sig", "replace")  # what cannot be read is not shown
     if not text.strip():
         return text, {}, ""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError("it has a member twice")  # writing it again would lose one of them
-        return found
-
     try:
-        return text, json.loads(text, object_pairs_hook=unique), ""
-    except json.JSONDecodeError as error:
-        return text, None, f"it is not plain JSON, at line {error.lineno}, column {error.colno}"
+        return text, read_settings(data), ""
     except ValueError as error:
         return text, None, str(error)
 

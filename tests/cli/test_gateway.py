@@ -68,7 +68,7 @@ def value_of(result: dict[str, Any]) -> Any:
     ("arguments", "said"),
     [
         (["nowhere.json"], "nowhere.json: No such file or directory"),
-        ([__file__], "is not JSON"),
+        ([__file__], "the file of servers cannot be read: it is not plain JSON, at line 1, column 3\n"),
         ([__file__, "--http", "nowhere"], "the address nowhere must be HOST:PORT"),
         ([__file__, "--allow-host", "a"], "--allow-host and --allow-origin need --http"),
         ([__file__, "--status", "--http", "127.0.0.1:8000"], "--status serves nothing: leave out --http"),
@@ -78,6 +78,18 @@ def value_of(result: dict[str, Any]) -> Any:
 def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gateway", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_the_file_has_twice_or_misspelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text('{"mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}')
+    assert main(["gateway", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        "jsonrpc-fast gateway: the file of servers cannot be read: it has the member 'a' twice\n"
+    )
+    path.write_text('{"mcpServers":{"a":{"command":"no-such-program","arg":["y"]}}}')
+    assert main(["gateway", "--status", str(path)]) == 1
+    assert capsys.readouterr().err == ("jsonrpc-fast gateway: the server 'a': 'arg' is unknown; did you mean 'args'?\n")
 
 
 @pytest.mark.ci

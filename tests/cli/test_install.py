@@ -85,7 +85,8 @@ def test_what_is_there_keeps_its_value_and_its_order(home: Path, capsys: pytest.
     ("text", "why"),
     [
         ('{"a": 1,\n /* why */ "b": 2}', "it is not plain JSON, at line 2, column 2"),
-        ('{"a": 1, "a": 2}', "it has a member twice"),
+        ('{"a": 1, "a": 2}', "it has the member 'a' twice"),
+        ("[" * 100_000, "it nests too deeply"),
         ("[]", "its mcpServers is not an object"),
         ('{"mcpServers": []}', "its mcpServers is not an object"),
         ("{\xff", "it is not plain JSON: invalid start byte at byte 1"),

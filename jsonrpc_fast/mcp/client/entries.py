@@ -10,7 +10,6 @@ host's user, or name folders that only the host knows.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -23,10 +22,13 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from ...profile import Profile
+from ...support import logger_of, nearest_of, read_settings
 from ...transports import Transport
 from ..http.headers import BEARER_TOKEN
-from ..protocol.records import Record
+from ..protocol.records import Record, members_of
 from .program import ProgramTransport, Stderr
+
+_logger: Final = logger_of("mcp")
 
 
 class ToolChange(Record, frozen=True, kw_only=True, eq=False):
@@ -284,7 +286,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not JSON, an entry is malformed, or a variable is missing.
+        ValueError: It is not JSON, it has a member twice, an entry is malformed, or a variable is missing.
     """
     if not isinstance(source, Mapping):
         with Path(source).open("rb") as file:
@@ -292,11 +294,9 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         if len(text) > MAX_FILE_BYTES:
             raise ValueError(f"the file of servers has more than {MAX_FILE_BYTES} bytes")
         try:
-            # Editors on Windows may begin the file with a byte order mark.
-            source = json.loads(text.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            # Without the cause: its text shows a part of the file, which may hold a secret.
-            raise ValueError("the file of servers is not JSON") from None
+            source = read_settings(text)
+        except ValueError as error:
+            raise ValueError(f"the file of servers cannot be read: {error}") from None
     servers = source.get("mcpServers", source.get("servers")) if isinstance(source, Mapping) else None
     if not isinstance(servers, Mapping):
         raise ValueError('the servers must be an object with the member "mcpServers"')
@@ -308,11 +308,8 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
             raise ValueError(f"the server {name!r} must have true or false as its member disabled")
         if not entry.get("disabled"):
             # Only in used members, so that a variable for another host need not exist.
-            used = {
-                member: _expanded(name, entry[member])
-                for member in ("type", "command", "args", "env", "cwd", "url", "headers", "auth", *_TOOL_MEMBERS)
-                if member in entry
-            }
+            used = {member: _expanded(name, entry[member]) for member in members_of(_Entry, None) if member in entry}
+            _warn_of_misspelled(name, entry)
             found[name] = entry_of(name, used)
     return found
 
@@ -361,6 +358,7 @@ def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
         if set(members) - {"server", *_TOOL_MEMBERS} or isinstance(members["server"], Mapping):
             raise ValueError(f"the server {name!r} may have beside its server only {', '.join(_TOOL_MEMBERS)}")
         return replace(entry_of(name, members["server"]), tools=rules)
+    _warn_of_misspelled(name, members)
     if entry.type == "sse":
         fault = "has the type sse, HTTP+SSE of 2024-11-05, which is not supported"
     elif entry.type not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
@@ -384,6 +382,15 @@ def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
         )
         return found if entry.auth is None else found.authorized(entry.auth, f"the auth of the server {name!r}")
     raise ValueError(f"the server {name!r} {fault}")
+
+
+def _warn_of_misspelled(server: str, entry: Iterable[str]) -> None:
+    """Warn of members that are nearly known ones. Others are not mentioned: hosts have members of their own."""
+    known = {*members_of(_Entry, None), "disabled"}
+    for name in entry:
+        # With 0.6, `envFile` of VS Code would be like `env`.
+        if name not in known and (nearest := nearest_of(name, sorted(known), 0.75)) is not None:
+            _logger.warning("the server %r: %r is unknown; did you mean %r?", server, name, nearest)
 
 
 def _expanded(name: str, value: Any) -> Any:

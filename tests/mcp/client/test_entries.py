@@ -98,6 +98,54 @@ def test_a_file_that_is_wrong(content: bytes, tmp_path: Path) -> None:
         read_servers(path)
 
 
+@rows(
+    ("content", "name"),
+    [
+        (b'{"mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}', "a"),
+        (b'{"mcpServers":{"a":{"command":"x","env":{"K":"secret","K":"other"}}}}', "K"),
+        (b'{"mcpServers":{},"other":[{"b":1,"b":1}],"mcpServers":{}}', "b"),
+    ],
+)
+def test_a_member_that_a_file_has_twice(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^the file of servers cannot be read: it has the member '{name}' twice$"):
+        read_servers(path)
+
+
+@rows(
+    ("entry", "said"),
+    [
+        ({"arg": ["secret"]}, ["the server 's': 'arg' is unknown; did you mean 'args'?"]),
+        (
+            {"envs": {}, "disable": True, "include_tools": ["secret"]},
+            [
+                "the server 's': 'envs' is unknown; did you mean 'env'?",
+                "the server 's': 'disable' is unknown; did you mean 'disabled'?",
+                "the server 's': 'include_tools' is unknown; did you mean 'includeTools'?",
+            ],
+        ),
+        # Of hosts.
+        (
+            {"disabled": False, "autoApprove": [], "alwaysAllow": [], "timeout": 60, "envFile": "f"}
+            | {"description": "d", "trust": True, "transportType": "stdio", "watchPaths": [], "dev": {}},
+            [],
+        ),
+    ],
+)
+def test_a_member_that_is_misspelled(entry: dict[str, Any], said: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """It is not refused, because hosts have members of their own."""
+    caplog.clear()
+    given = {"command": "a", **entry}
+    assert read_servers({"mcpServers": {"s": given}}) == {"s": ServerEntry(("a",))}
+    assert [(each.name, each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("jsonrpc_fast.mcp", "WARNING", text) for text in said
+    ]
+    caplog.clear()
+    assert entry_of("s", given) == ServerEntry(("a",))
+    assert [each.getMessage() for each in caplog.records] == said
+
+
 def test_a_file_and_its_names() -> None:
     entries = {"a": {"command": "x"}}
     assert read_servers({"servers": entries}) == read_servers({"mcpServers": entries, "servers": 1})
