@@ -44,6 +44,7 @@ from .headers import (
     accepts,
     check_modern,
     check_parameters,
+    check_version,
     is_modern,
     is_single,
     parameter_headers,
@@ -247,25 +248,28 @@ class McpEndpoint:
 
     async def _post_alone(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST without a session."""
-        # A notification belongs to no session, and a client cancels a request by closing the connection.
-        if type(message) is Notification:
-            await request.send_whole(202, [NO_LENGTH], b"")
-            return
-        if type(message) is list:
-            await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
-            return
-        if type(message) is not Request:
-            raise Refusal(400, "The body must be a request or a notification.")
+        id = message.id if type(message) is Request else None
         try:
+            # A notification of a session with such a header would be dropped, and a batch refused for another reason.
+            if type(message) is not Request:
+                check_version(request.headers, self._server.versions)
             # A legacy-only client learns the supported revisions from the error of `initialize`.
-            if message.method != "initialize" or self._has_legacy:
-                named = check_modern(request.headers, message, self._named)
+            elif message.method != "initialize" or self._has_legacy:
+                named = check_modern(request.headers, message, self._named, self._server.versions)
                 if message.method == "tools/call" and isinstance(named, str):
                     self._check_parameters(request.headers, named, message.params)
         except RpcError as error:
-            await request.send_json(400, encode_error(message.id, error.code, error.message))
+            await request.send_json(400, encode_error(id, error.code, error.message, error.data))
             return
-        await self._exchanges.respond(request, message)
+        # A notification belongs to no session, and a client cancels a request by closing the connection.
+        if type(message) is Notification:
+            await request.send_whole(202, [NO_LENGTH], b"")
+        elif type(message) is list:
+            await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
+        elif type(message) is Request:
+            await self._exchanges.respond(request, message)
+        else:
+            raise Refusal(400, "The body must be a request or a notification.")
 
     def _check_parameters(self, headers: Mapping[bytes, bytes], name: str, params: object) -> None:
         if (schema := self._server.tool_schema(name)) is None:

@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -28,6 +28,8 @@ from ..protocol.meta import (
     is_modern_meta,
     member_of,
     object_members,
+    unsupported_version,
+    version_of,
 )
 from ..protocol.schemas import DATA_KEYWORDS, SCHEMA_MAPS
 from ..protocol.versions import HANDSHAKE_VERSIONS
@@ -183,14 +185,30 @@ def is_modern(message: Any, version: bytes | None) -> bool:
     return meta is not None and is_modern_meta(meta)
 
 
-def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Admitted) -> Any:
+def check_version(headers: Mapping[bytes, bytes], versions: Sequence[str]) -> None:
+    """Check that the server has the revision that the header names, if it names one.
+
+    Args:
+        versions: Those of the server, the oldest first: a session may have some, a request of its own the others.
+
+    Raises RpcError: the server does not have it (-32022), or its name is too long (-32602).
+    """
+    name = "MCP-Protocol-Version"
+    header = value_of(headers, VERSION)
+    if header is not None and (version := header.decode("latin-1")) not in versions:
+        raise unsupported_version(version_of({name: version}, name), versions, f" in the header {name}")
+
+
+def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Admitted, versions: Sequence[str]) -> Any:
     """Check the headers of a modern request against its body, and return what it names, as for `Mcp-Name`.
 
     Args:
         admitted: The header fields that have passed before: clients repeat them, and a look-up is cheaper than the
             checks.
+        versions: As in `check_version`.
 
-    Raises RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
+    Raises RpcError: `_meta` lacks a required member (-32602; -32022 if only the header made the request a modern one,
+        and the server does not have its revision), or a header is missing or differs (-32020).
     """
     params, method = message.params, message.method
     meta = object_members(member_of(params, "_meta"))
@@ -203,6 +221,9 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     # The handshake checks this again, but only here is the status 400, as the transport requires.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
+            # The header is at fault, not the body: a client of an earlier revision has no such `_meta`.
+            if version is None:
+                check_version(headers, versions)
             raise RpcError.invalid_params(f"_meta lacks {key}")
     _check("MCP-Protocol-Version", headers.get(VERSION), version)
     _check("Mcp-Method", headers.get(METHOD), method)

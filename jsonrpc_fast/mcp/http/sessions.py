@@ -261,7 +261,8 @@ class SessionRequests:
     def _check_version(self, request: AsgiRequest) -> None:
         version = request.headers.get(VERSION)
         if version is not None and version not in self._versions and version.strip(b" \t") not in self._versions:
-            raise Refusal(400, "This MCP-Protocol-Version is not supported.")
+            supported = ", ".join(sorted(each.decode() for each in self._versions))
+            raise Refusal(400, f"This MCP-Protocol-Version is not supported; a session may have {supported}.")
 
     async def get(self, request: AsgiRequest) -> None:
         """Respond to a GET: open the stream of a session, or resume a stream.

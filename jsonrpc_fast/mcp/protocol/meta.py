@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ...codec import Raw, decoded
-from ...codes import ErrorCode
+from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from .capabilities import ServerCapabilities
 from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
@@ -51,6 +52,8 @@ MAX_COMPLETIONS: Final = 100
 
 MAX_INPUTS: Final = 1000
 """Maximum number of members in `inputRequests`, in `inputResponses` and in the responses of earlier rounds."""
+
+_MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 
 MISSING_CLIENT_REQUESTS: Final[dict[str, frozenset[str]]] = {
     version: frozenset().union(*[other.client_requests for other in REVISIONS.values()]) - revision.client_requests
@@ -142,6 +145,20 @@ def is_modern_meta(meta: object) -> bool:
 def method_not_found() -> RpcError:
     """Return the error -32601."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND)
+
+
+def version_of(members: Mapping[str, Any], name: str) -> str:
+    """Return the version in a member. Raises RpcError: it is no string, or too long for an error (-32602)."""
+    version = members.get(name)
+    if not isinstance(version, str) or len(version) > _MAX_VERSION_CHARACTERS:
+        raise RpcError.invalid_params(f"{name} must be a string of at most {_MAX_VERSION_CHARACTERS} characters")
+    return version
+
+
+def unsupported_version(requested: str, supported: Sequence[str], where: str = "") -> RpcError:
+    """Return the error -32022. It lists the supported versions, given the oldest first, the latest first."""
+    data = {"supported": [*reversed(supported)], "requested": requested}
+    return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, f"Unsupported protocol version{where}", data)
 
 
 class Prefixes:

@@ -34,10 +34,11 @@ from ..protocol.meta import (
     is_modern_meta,
     method_not_found,
     object_members,
+    unsupported_version,
+    version_of,
 )
 from ..protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, Revision, in_order
 
-_MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
 _SERVED_PLAINLY: Final = {
     version: REVISIONS[version].client_requests - {"initialize", "ping"} for version in HANDSHAKE_VERSIONS
@@ -136,7 +137,7 @@ class ServerHandshake:
             method == "server/discover" or not self._legacy_versions or (meta is not None and is_modern_meta(meta))
         ):
             if method == "initialize" and not is_modern_meta(meta):
-                raise self._unsupported(_version_of(members, "protocolVersion"))
+                raise unsupported_version(version_of(members, "protocolVersion"), self._modern_versions)
             return self._receive_modern(method, meta)
         if method == "initialize":
             return self._initialize(members)
@@ -205,7 +206,7 @@ class ServerHandshake:
         return completed
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        requested = _version_of(params, "protocolVersion")
+        requested = version_of(params, "protocolVersion")
         if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
         # An unknown version is not an error: the client decides whether it can use the one that is offered.
@@ -225,10 +226,10 @@ class ServerHandshake:
     def _receive_modern(self, method: str, meta: object) -> RequestRules | dict[str, Any]:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
             raise RpcError.invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
-        version = _version_of(meta, PROTOCOL_VERSION_KEY)
+        version = version_of(meta, PROTOCOL_VERSION_KEY)
         if version not in self._modern_versions:
-            # The error lists the versions: the client chooses one and repeats its request.
-            raise self._unsupported(version)
+            # The error lists the versions that `server/discover` lists: the client chooses one and repeats its request.
+            raise unsupported_version(version, self._modern_versions)
         revision = REVISIONS[version]
         capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
         if capabilities == {}:
@@ -258,33 +259,18 @@ class ServerHandshake:
 
     def _discover(self, rules: RequestRules) -> dict[str, Any]:
         result = {
-            "supportedVersions": self._request_versions(),
+            # Those that a request may carry, the latest first: legacy versions need a session.
+            "supportedVersions": [*reversed(self._modern_versions)],
             "capabilities": self.capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
         return self.complete(rules.revision, "server/discover", result)
 
-    def _unsupported(self, requested: str) -> RpcError:
-        """Return error -32022 with the versions that `server/discover` lists."""
-        data = {"supported": self._request_versions(), "requested": requested}
-        return RpcError(McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-
-    def _request_versions(self) -> list[str]:
-        """The versions that a request may carry, the latest first: legacy versions need a session."""
-        return list(reversed(self._modern_versions))
-
 
 @functools.lru_cache(256)
 def _client_info(version: str, *items: tuple[str, str]) -> Implementation:
     return Implementation.from_dict(dict(items), version)
-
-
-def _version_of(members: dict[str, Any], name: str) -> str:
-    version = members.get(name)
-    if not isinstance(version, str) or len(version) > _MAX_VERSION_CHARACTERS:
-        raise RpcError.invalid_params(f"{name} must be a string of at most {_MAX_VERSION_CHARACTERS} characters")
-    return version
 
 
 def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:

@@ -360,6 +360,8 @@ async def test_an_unsupported_version_is_refused() -> None:
         for version, status in ((LEGACY, 400), ("1999", 400), (MODERN, 400), ("2025-06-18", 200)):
             answer = await client.post("/mcp", json=request(1, "ping"), headers={"mcp-protocol-version": version})
             assert answer.status_code == status, version
+            if status == 400:
+                assert answer.text == "This MCP-Protocol-Version is not supported; a session may have 2025-06-18.\n"
 
 
 @rows("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
@@ -570,6 +572,37 @@ async def test_an_unknown_version_is_answered_with_the_supported_ones() -> None:
         assert answer.json()["error"]["data"] == {"supported": [MODERN], "requested": "2030-01-01"}
 
 
+@rows(
+    ("message", "id"),
+    [
+        (request(1, "ping"), 1),
+        (request(1, "tools/list", _meta={"io.modelcontextprotocol/clientCapabilities": {}}), 1),
+        (request(1, "initialize"), 1),
+        ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, None),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
+        ([request(1, "ping")], None),
+    ],
+)
+async def test_an_unknown_version_of_the_header_alone_is_a_fault_of_the_header(message: Any, id: int | None) -> None:
+    """A client up to 2025-11-25 has no `_meta` with a version, and a notification that is dropped is no success."""
+    async with client_of(McpEndpoint(Gate(versions=["2025-03-26", LEGACY, MODERN]).server)) as client:
+        await begin(client)
+        answer = await client.post("/mcp", json=message, headers={"mcp-protocol-version": "1999-01-01"})
+        error = {
+            "code": -32022,
+            "message": "Unsupported protocol version in the header MCP-Protocol-Version",
+            "data": {"supported": [MODERN, LEGACY, "2025-03-26"], "requested": "1999-01-01"},
+        }
+        assert (answer.status_code, answer.json()) == (400, {"jsonrpc": "2.0", "id": id, "error": error})
+
+
+async def test_a_version_of_the_header_that_is_too_long_is_not_repeated() -> None:
+    async with client_of(McpEndpoint(Gate().server)) as client:
+        answer = await client.post("/mcp", json=request(1, "ping"), headers={"mcp-protocol-version": "1" * 65})
+        error = {"code": -32602, "message": "MCP-Protocol-Version must be a string of at most 64 characters"}
+        assert (answer.status_code, answer.json()["error"]) == (400, error)
+
+
 async def test_a_missing_capability_has_status_400() -> None:
     async with client_of(McpEndpoint(Gate().server)) as client:
         answer = await client.post("/mcp", **modern(call(1, "ask", question="?")))
@@ -694,7 +727,7 @@ def test_accept(accept: bytes | None, is_accepted: bool) -> None:
 
 def test_the_errors_name_the_header() -> None:
     with pytest.raises(RpcError, match="Header mismatch: the header MCP-Protocol-Version is missing"):
-        check_modern({}, Request(1, "x", modern(request(1, "x"))["json"]["params"]), Admitted())
+        check_modern({}, Request(1, "x", modern(request(1, "x"))["json"]["params"]), Admitted(), [MODERN])
     with pytest.raises(RpcError, match="Header mismatch: the header mcp-param-a is missing"):
         check_parameters({}, {"mcp-param-a": ("a",)}, {"a": "1"})
 
