@@ -67,12 +67,11 @@ def check_uri(uri: object) -> str:
     raise RpcError.invalid_params("; ".join(faults))
 
 
-def not_found(uri: str, revision: Revision, nearest: str | None = None) -> RpcError:
-    """Return the error for an unknown resource: -32602 from 2026-07-28 on, -32002 before."""
+def not_found(uri: str, revision: Revision, hints: Sequence[str] = ()) -> RpcError:
+    """Return the error for an unknown resource, with sentences that help: -32602 from 2026-07-28 on, -32002 before."""
     code = ErrorCode.INVALID_PARAMS if revision.is_modern else McpErrorCode.RESOURCE_NOT_FOUND
     shown = uri if len(uri) <= _MAX_SHOWN else f"{uri[:_MAX_SHOWN]}..."
-    hint = "" if nearest is None else f". The nearest is {nearest}"
-    return RpcError(code, f"Resource not found: {shown}{hint}", {"uri": uri})
+    return RpcError(code, ". ".join([f"Resource not found: {shown}", *hints]), {"uri": uri})
 
 
 def _is_valid(uri: str) -> bool:

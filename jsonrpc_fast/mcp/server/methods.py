@@ -415,6 +415,7 @@ async def read_resource(server: Registry, params: dict[str, Any], context: Conte
     # Checked before any function sees the URI.
     uri = check_uri(params["uri"])
     value: Any = None
+    misfits: list[str] = []
     registered: Registered[Resource] | Registered[ResourceTemplate] | None = server.resources.get(uri)
     if registered is not None:
         value = await _read_by(registered, {}, uri, context)
@@ -435,14 +436,18 @@ async def read_resource(server: Registry, params: dict[str, Any], context: Conte
                 registered = template
                 try:
                     converted = template.function.convert(parts, strict=False)
-                except Misfit:
-                    continue  # there is no such resource
+                except Misfit as misfit:  # another template may fit
+                    misfits.append(f"{template.definition.uri_template}, but {misfit}")
+                    continue
                 value = await _read_by(template, converted, uri, context)
     if value is None:
-        nearest = nearest_of(uri, [*server.resource_templates, *server.resources], 0.4)
-        if nearest is not None:
+        hints = [f"It matches {reason}" for reason in misfits]
+        for reason in misfits:
+            _logger.warning("a URI matches %s", reason)
+        if not misfits and (nearest := nearest_of(uri, [*server.resource_templates, *server.resources], 0.4)):
             _logger.warning("a URI belongs to no resource; the nearest is %s", nearest)
-        unknown = not_found(uri, context.revision, nearest)
+            hints = [f"The nearest is {nearest}"]
+        unknown = not_found(uri, context.revision, hints)
         raise UnknownName(unknown.code, unknown.message, unknown.data)
     shown = None if registered is None else registered.definition
     try:

@@ -654,3 +654,35 @@ async def test_an_unknown_uri_is_told_the_nearest_template_and_the_log_says_why(
         assert caplog.messages == [f"a URI matches {nearest}, but {reason}"]
         error = await client.error("resources/read", {"uri": "zz:" + "y" * 8000})
         assert error[1] == "Resource not found: zz:" + "y" * 197 + "..."
+
+
+@rows(("version", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
+async def test_an_argument_that_does_not_fit_is_told_to_the_client_and_the_log_unless_another_template_fits(
+    version: str, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("sums", "1")
+    caplog.clear()
+
+    @server.resource("sum://{a}/{b}")
+    def total(a: int, b: int) -> str:
+        return str(a + b)
+
+    @server.resource("sum://{a}/{b}{?round}")
+    def rounded(a: float, b: float, round: bool = True) -> str:
+        return str(a + b)
+
+    server.resource("sum://one")(lambda: "1")  # it is nearer by its text
+
+    async with converse(server, version) as client:
+        assert (await client.result("resources/read", {"uri": "sum://1/2.5"}))["contents"][0]["text"] == "3.5"
+        assert caplog.messages == []
+        reasons = [
+            'sum://{a}/{b}, but /a: is not of type "integer"',
+            'sum://{a}/{b}{?round}, but /a: is not of type "number"',
+        ]
+        assert await client.error("resources/read", {"uri": "sum://one/2"}) == (
+            code,
+            f"Resource not found: sum://one/2. It matches {reasons[0]}. It matches {reasons[1]}",
+            {"uri": "sum://one/2"},
+        )
+        assert caplog.messages == [f"a URI matches {reason}" for reason in reasons]
