@@ -18,6 +18,7 @@ from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec.encoders import Encoders
+from ..codes import ErrorCode
 from ..errors import CallTimeout, HttpStatusError, InvalidResponse, RpcError, malformed, no_response
 from ..handlers.caller import BatchItem
 from ..hooks import FoundHooks, Hooks, exchange
@@ -45,6 +46,15 @@ class ReadResponse:
     @property
     def is_success(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a body that is not JSON is a page for people: it begins with a tag, or is HTML that has one.
+
+        The type alone does not say so: PHP, Flask and Express call any text HTML, such as OK or a line break.
+        """
+        is_html = self.headers.get("content-type", "").lower().startswith("text/html")
+        return self.body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") or (is_html and b"<" in self.body)
 
     def status_error(self) -> HttpStatusError:
         return HttpStatusError(self.status, dict(self.headers), self.body[:4096], len(self.body), self.exchange)
@@ -178,13 +188,20 @@ class ExchangeClient:
         return received
 
     def _check_notified(self, http_response: ReadResponse) -> None:
-        """Raise the error of a server that refuses a message without calls; it owes no other response."""
+        """Raise the error of a server that refuses a message without calls; it owes no other response.
+
+        Some servers say OK, `{}` or something else. Only a page, of a sign-in or at a wrong URL, shows that the message
+        has not arrived.
+        """
         received: Any = decode(http_response.body, self._reads, raw=True) if http_response.body else []
         for item in received if isinstance(received, list) else [received]:
             if isinstance(item, Response):
                 self._result_of(item)
         if not http_response.is_success:
             raise http_response.status_error()
+        is_fault = isinstance(received, ParseError) and received.rpc_code == ErrorCode.PARSE_ERROR
+        if is_fault and http_response.is_page:
+            raise malformed(received, self._is_lenient)
 
     def _read_result(self, http_response: ReadResponse, id: int, is_typed: bool) -> Any:
         """Return the result of a call, or raise its error. The result is left as `Raw` if it will get a type."""

@@ -490,8 +490,32 @@ def test_an_error_without_an_id_belongs_to_the_only_call_without_a_response(way:
 
 @every_way
 def test_a_notification_has_no_response(way: Way) -> None:
-    for answer in (b"", b"ok", RESULT):
-        assert way.answered(lambda client: client.notify("m"), answer, 202) is None
+    for answer in (b"", b"OK", b"{}", b"null", b'""', RESULT, b'{"jsonrpc":"2.0","id":null,"result":3}'):
+        for status in (200, 202):
+            assert way.answered(lambda client: client.notify("m"), answer, status) is None
+    # PHP, Flask and Express call any text HTML, and a call reads JSON of any type.
+    for answer in (b"", b"\r\n", b"OK", b"{}", b'"<a>"', RESULT):
+        assert way.answered(lambda client: client.notify("m"), answer, sent={"content-type": "text/html"}) is None
+
+
+@every_way
+def test_a_page_is_no_server_that_has_taken_a_notification(way: Way) -> None:
+    html = {"content-type": "Text/HTML; charset=utf-8"}
+    sends = (
+        lambda client: client.call("m"),
+        lambda client: client.notify("m"),
+        lambda client: client.call_batch([Notification("m")]),
+    )
+    for answer, sent in (
+        (b"\xef\xbb\xbf\r\n <!doctype html>", None),
+        (b"<a/>", None),
+        (b"Please <a>sign in</a>", html),
+    ):
+        for send in sends:
+            with pytest.raises(InvalidResponse, match=r"^the response is malformed: the text is not JSON, at byte "):
+                way.answered(send, answer, sent=sent)
+            with pytest.raises(HttpStatusError):
+                way.answered(send, answer, 502, sent)
 
 
 @every_way
