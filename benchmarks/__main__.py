@@ -14,7 +14,7 @@ from typing import Final
 
 from .site import DISTRIBUTION
 
-STEPS: Final = (
+STEPS: Final[tuple[tuple[str, ...], ...]] = (
     ("benchmarks.report",),
     ("benchmarks.serving",),
     ("benchmarks.serving", "--sessions"),
@@ -24,11 +24,11 @@ STEPS: Final = (
     ("benchmarks.connections", "--scale"),
     ("tests.peers.costs",),
 )
-OF_A_DISTRIBUTION: Final = (
+OF_A_DISTRIBUTION: Final[tuple[tuple[str, ...], ...]] = (
     ("benchmarks.report", "--rounds", "50", "--json", os.fspath(DISTRIBUTION), "--no-plot"),
     ("benchmarks.site",),
 )
-OF_THREADS: Final = (("benchmarks.bench_threads",), ("benchmarks.bench_threads", "--plot"))
+OF_THREADS: Final[tuple[tuple[str, ...], ...]] = (("benchmarks.bench_threads",), ("benchmarks.bench_threads", "--plot"))
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("--distribution", metavar="PYTHON", help="a distribution's, for the last table of performance.md")

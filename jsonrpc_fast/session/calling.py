@@ -409,6 +409,11 @@ class Calling(StreamCaller):
         """The exception that broke the connection; None while it is open, and after either side has closed it."""
         return self._engine.fault
 
+    def report_fault(self, fault: Exception) -> None:
+        """Report a fault of the peer that gets no response: to the hook `fault`, otherwise to the log, as a warning at most
+        once a second."""
+        self._engine.rules.hooks.unanswered(fault)
+
     async def wait_leaving(self) -> None:
         """Wait until no more calls can be sent: the peer has said goodbye, or the connection is closed or lost.
 

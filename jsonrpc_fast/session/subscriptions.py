@@ -6,14 +6,16 @@
             print(head["number"])
 
 Rules:
-  - The params of a notification are an object with the members `subscription`, the id, and `result`. It may arrive
-    before the caller has seen the id: while a call of `subscribe` is in flight, those with unknown ids are kept, at
-    most `max_items` in all. One more ends the new subscription with a StateError. Others with unknown ids are dropped:
-    their subscription is closed.
-  - A subscription keeps at most `max_items` unread results. One more ends it with a StateError: if results were dropped
-    instead, the reader would not notice the gap. One that ends is unsubscribed, so that the peer stops sending: when it
-    is closed, after a StateError, and when the response arrives after `subscribe` was cancelled or has timed out. When
-    the connection is closed, the reader gets the results that have arrived, then ConnectionLost.
+  - The params of a notification are an object with the members `subscription`, the id, and `result`, or `error`, which
+    ends the subscription: the reader gets the results before it, then RpcError. One that is none of these is a fault of
+    the peer. It may arrive before the caller has seen the id: while a call of `subscribe` is in flight, those with
+    unknown ids are kept, at most as many as unread results. One more ends the new subscription with a StateError.
+    Others with unknown ids are dropped: their subscription is closed.
+  - A subscription keeps at most `max_items` unread results, and at most MAX_BYTES of them, if it keeps several. One
+    more ends it with a StateError: if results were dropped instead, the reader would not notice the gap. One that ends
+    is unsubscribed, so that the peer stops sending: when it is closed, after an error, and when the response arrives
+    after `subscribe` was cancelled or has timed out. When the connection is closed, the reader gets the results that
+    have arrived, then ConnectionLost.
   - Over a `ReconnectingSession` a subscription continues instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in place of what may be missing. The new subscription exists by
     then, so a reader that requests the missing part when it sees the gap misses nothing. If the peer refuses the new
@@ -35,9 +37,11 @@ from ..codec import Raw
 from ..errors import ConnectionLost, RpcError, StateError, lost, no_response
 from ..support import Waiters, check_count, shorten
 from ..types import UNSET, T, Unset
+from .inbound import memory_of
 from .reconnecting import ReconnectingSession
 from .requests import detached, waits_for_peer
 from .session import Session
+from .streams import MAX_BYTES
 
 
 class Gap(NamedTuple):
@@ -59,13 +63,13 @@ class Subscription:
         id: The peer's id of the subscription. It changes with each connection.
     """
 
-    def __init__(self, owner: Subscriptions, params: list[Any], max_items: int) -> None:
+    def __init__(self, owner: Subscriptions, params: list[Any], timeout: float | Unset) -> None:
         self.id: int | str = ""
         self._owner = owner
-        self._max_items = max_items
         self._params = params
+        self._timeout = timeout  # of each call that subscribes
         self._lost_at: float | None = None  # when the connection ended
-        self._items: deque[Any] = deque()
+        self._unread = _Unread(owner._max_items)
         self._waiters = Waiters()
         self._is_closed = False
         self._fault: Exception | None = None
@@ -80,10 +84,11 @@ class Subscription:
         Raises:
             StopAsyncIteration: The subscription was closed.
             ConnectionLost: The connection was closed.
+            RpcError: The peer has ended the subscription with an error.
             StateError: Too many results were not read, or another task is reading.
             Exception: The peer has not subscribed again in a new connection.
         """
-        while not self._items:
+        while not self._unread.items:
             if self._fault is not None:
                 raise self._fault
             if self._is_closed:
@@ -91,7 +96,7 @@ class Subscription:
             if len(self._waiters):
                 raise StateError("another task reads this subscription")
             await self._waiters.wait()
-        return self._items.popleft()
+        return self._unread.take()
 
     async def close(self) -> None:
         """End the iteration, and unsubscribe. A second call does nothing.
@@ -119,18 +124,28 @@ class Subscription:
         assert self._lost_at is not None
         gap = Gap(now - self._lost_at)
         self._lost_at = None
-        last = self._items[-1] if self._items else None
+        items = self._unread.items
+        last = items[-1][0] if items else None
         if isinstance(last, Gap):  # an unstable connection must not fill the queue
-            self._items[-1] = Gap(last.seconds + gap.seconds)
+            items[-1] = (Gap(last.seconds + gap.seconds), 0)
         else:
             self._add(gap)
 
     def _add(self, result: Any) -> None:
-        if len(self._items) >= self._max_items:
-            self._end(StateError(f"more than {self._max_items} results of the subscription are not read"))
-        elif not self._is_closed:
-            self._items.append(result)
+        if self._is_closed:
+            return
+        if self._unread.add(result):
             self._waiters.wake()
+        else:
+            self._end(StateError(f"more than {self._unread.bound} of the subscription are not read"))
+
+    def _receive(self, params: dict[str, Any]) -> None:
+        """Take a notification: a result, or the error that ends the subscription."""
+        error = params.get("error")
+        if error is None:
+            self._add(params["result"])
+        else:
+            self._end(_error_of(error))
 
     def _end(self, fault: Exception | None) -> None:
         if self._is_closed:
@@ -141,24 +156,54 @@ class Subscription:
         self._waiters.wake()
 
 
+class _Unread:
+    """Results that wait for their reader."""
+
+    def __init__(self, max_items: int) -> None:
+        self.items: deque[tuple[Any, int]] = deque()  # with their sizes in bytes
+        self._max_items = max_items
+        self._size = 0
+
+    def add(self, item: Any) -> bool:
+        """Keep an item. Return False if there are too many, or if they take too much memory together."""
+        size = memory_of([item], MAX_BYTES)
+        if len(self.items) >= self._max_items or (self.items and self._size + size > MAX_BYTES):
+            return False
+        self.items.append((item, size))
+        self._size += size
+        return True
+
+    def take(self) -> Any:
+        item, size = self.items.popleft()
+        self._size -= size
+        return item
+
+    @property
+    def bound(self) -> str:
+        """What `add` has refused to exceed, as text."""
+        if len(self.items) >= self._max_items:
+            return f"{self._max_items} results"
+        return f"{MAX_BYTES} bytes of results"
+
+
 class _Routes:
     """The subscriptions that the peer knows in one session.
 
     Attributes:
         ended: A future that is done when the session takes no more calls.
         subscribing: The number of calls in flight that subscribe.
-        early: The results with unknown ids that arrived meanwhile.
-        has_dropped: Whether an item was dropped because `early` was full.
+        early: The ids and params of the notifications with unknown ids that arrived meanwhile.
+        overrun: The bound of `early` because of which one was dropped, as text; "" if none was.
         abandoned: The ids of subscriptions that were closed meanwhile. The peer may use one of them again.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, max_items: int) -> None:
         self.session: Session = session
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.by_id: dict[int | str, Subscription] = {}
         self.subscribing: int = 0
-        self.early: list[tuple[int | str, Any]] = []
-        self.has_dropped: bool = False
+        self.early: _Unread = _Unread(max_items)
+        self.overrun: str = ""
         self.abandoned: list[int | str] = []
 
 
@@ -169,7 +214,7 @@ class Subscriptions:
         session: A session that is started, or a `ReconnectingSession`. A handler for the notifications is registered in
             it.
         methods: The method that subscribes and returns the id, that which takes the id, and that of the notifications.
-        max_items: Maximum number of results that a subscription keeps, 1 or more.
+        max_items: Maximum number of results that a subscription keeps, 1 or more. It keeps at most 64 MiB of them.
 
     Raises:
         StateError: The session is not started, or it is closed.
@@ -204,15 +249,15 @@ class Subscriptions:
 
         Args:
             params: The params, such as "newHeads", or "logs" and a filter.
-            timeout: Seconds until the call times out, including the time spent waiting for a connection; None: the
-                timeout of the session's options.
+            timeout: Seconds until the call times out, including the time spent waiting for a connection, and until each
+                call times out that subscribes again; None: the timeout of the session's options.
 
         Raises:
             Exception: What `Session.call` raises.
             StateError: The peer returned something that is not an id, or the id of a subscription that is open.
         """
-        subscription = Subscription(self, list(params), self._max_items)
         seconds = UNSET if timeout is None else timeout
+        subscription = Subscription(self, list(params), seconds)
         if isinstance(self._source, ReconnectingSession):
             await self._source.use(lambda session, left: self._establish(session, subscription, left), seconds)
         else:
@@ -246,18 +291,21 @@ class Subscriptions:
             if subscription._lost_at is not None:
                 subscription._resume(_now())
             # Results that came before the response are delivered first, in order.
-            for early_id, result in routes.early:
+            early, routes.early = routes.early, _Unread(self._max_items)
+            while early.items:
+                early_id, params = early.take()
                 if early_id == id:
-                    subscription._add(result)
-            routes.early = [early for early in routes.early if early[0] != id]
-            if routes.has_dropped:
-                subscription._end(StateError(f"more than {self._max_items} results arrived before the id was known"))
+                    subscription._receive(params)
+                else:
+                    routes.early.add((early_id, params))
+            if routes.overrun:
+                subscription._end(StateError(f"more than {routes.overrun} arrived before the id was known"))
         finally:
             routes.subscribing -= 1
             # Only now is it certain that the remaining results belong to no subscription.
             if not routes.subscribing:
-                routes.early.clear()
-                routes.has_dropped = False
+                routes.early = _Unread(self._max_items)
+                routes.overrun = ""
                 abandoned, routes.abandoned = routes.abandoned, []
                 for late in abandoned:
                     self._abandon(routes, late)
@@ -277,7 +325,7 @@ class Subscriptions:
 
     def session_began(self, session: Session) -> None:
         """Subscribe again in a new session."""
-        routes = _Routes(session)
+        routes = _Routes(session, self._max_items)
         try:
             session.register(self._notification, partial(self._receive, routes), unpack=False)
         except ValueError as error:
@@ -311,7 +359,7 @@ class Subscriptions:
         failed = 0
         while routes is self._routes and not subscription._is_closed:
             try:
-                await self._establish(routes.session, subscription, UNSET)
+                await self._establish(routes.session, subscription, subscription._timeout)
                 return
             except ConnectionLost:
                 return  # the next session subscribes again
@@ -389,18 +437,17 @@ class Subscriptions:
             return
         if isinstance(params, Raw):
             params = params.decode()
-        if not isinstance(params, dict):
-            return
-        id = params.get("subscription")
-        if isinstance(id, bool) or not isinstance(id, int | str):
+        id = params.get("subscription") if isinstance(params, dict) else None
+        is_result = isinstance(params, dict) and ("result" in params or params.get("error") is not None)
+        if isinstance(id, bool) or not isinstance(id, int | str) or not is_result:
+            fault = StateError("a notification of a subscription has no id, or neither a result nor an error")
+            routes.session.report_fault(fault)
             return
         subscription = routes.by_id.get(id)
         if subscription is not None:
-            subscription._add(params.get("result"))
-        elif routes.subscribing and len(routes.early) < self._max_items:
-            routes.early.append((id, params.get("result")))
-        elif routes.subscribing:
-            routes.has_dropped = True
+            subscription._receive(params)
+        elif routes.subscribing and not routes.early.add((id, params)):
+            routes.overrun = routes.early.bound
 
     def _forget(self, subscription: Subscription) -> asyncio.Task[Exception | None] | None:
         """Forget a subscription, and begin to unsubscribe if the peer knows it."""
@@ -426,6 +473,14 @@ class Subscriptions:
         except Exception as error:
             return error
         return None
+
+
+def _error_of(value: Any) -> RpcError:
+    """Return the exception for the error that ends a subscription. Some peers send any value as the error."""
+    if isinstance(value, dict) and type(value.get("code")) is int and isinstance(value.get("message"), str):
+        return RpcError(value["code"], value["message"], value.get("data", UNSET))
+    message = value if isinstance(value, str) else "the peer has ended the subscription with an error"
+    return RpcError(0, message, value)
 
 
 def _loss_of(session: Session) -> ConnectionLost:

@@ -22,10 +22,11 @@ from jsonrpc_fast import (
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import Gap, JsonRpcConvention, ReconnectingSession, Session, SessionContext, Subscriptions
 from jsonrpc_fast.transports import memory_pair
+from jsonrpc_fast.types import UNSET
 
-from ..support.session_pairs import Wire, session_and_wire, sessions
+from ..support.session_pairs import Faults, Wire, session_and_wire, sessions
 from ..support.tables import rows
-from ..support.waiting import eventually, settle
+from ..support.waiting import eventually, forever, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -124,6 +125,59 @@ async def test_a_slow_reader_gets_what_was_kept_then_an_error() -> None:
         wire.send(encode_result(request.id, True))
         await subscription.close()
         assert wire.received == []
+
+
+async def test_a_slow_reader_gets_what_was_kept_in_memory_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonrpc_fast.session.subscriptions.MAX_BYTES", 10_000)
+    async with session_and_wire() as (session, wire):
+        _, subscription = await subscribed(session, wire, 1)
+        for size in (20_000, 1, 4_000, 6_000, 6_000):
+            wire.send(result(1, "x" * size))
+            if size == 20_000:  # one result may be larger
+                assert len(await anext(subscription)) == size
+        assert (await wire.next()).method == "eth_unsubscribe"
+        assert [len(await anext(subscription)) for _ in range(2)] == [1, 4_000]
+        with pytest.raises(StateError, match=r"^more than 10000 bytes of results of the subscription are not read$"):
+            await anext(subscription)
+
+
+@rows(
+    ("error", "code", "message", "data"),
+    [
+        ({"code": -32000, "message": "gone", "data": [1]}, -32000, "gone", [1]),
+        ({"code": -32000, "message": "gone"}, -32000, "gone", UNSET),
+        ("gone", 0, "gone", "gone"),
+        (False, 0, "the peer has ended the subscription with an error", False),
+    ],
+)
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_an_error_of_the_peer_ends_the_subscription(
+    error: Any, code: int, message: str, data: Any, is_early: bool
+) -> None:
+    async with session_and_wire() as (session, wire):
+        ended = encode_notification("eth_subscription", {"subscription": "1", "error": error})
+        early = [result("1", None), ended, b""] if is_early else []
+        _, subscription = await subscribed(session, wire, "1", *early)
+        for text in [] if is_early else [result("1", None), ended, result("1", "late")]:
+            wire.send(text)
+        assert await anext(subscription) is None
+        with pytest.raises(RpcError) as raised:
+            await anext(subscription)
+        found = raised.value
+        assert (found.code, found.message, found.data) == (code, message, data)
+        assert (await wire.next()).method == "eth_unsubscribe"
+
+
+@rows("params", [[1], None, {"Subscription": 1, "result": 2}, {"subscription": True, "result": 2}, {"subscription": 1}])
+async def test_a_notification_that_names_no_subscription_or_has_no_result_is_a_fault(params: Any) -> None:
+    faults = Faults()
+    async with session_and_wire(hooks=faults) as (session, wire):
+        _, subscription = await subscribed(session, wire, 1)
+        wire.send(encode_notification("eth_subscription", params))
+        wire.send(result(1, "next"))
+        assert await anext(subscription) == "next"
+        said = "a notification of a subscription has no id, or neither a result nor an error"
+        assert [str(fault) for fault in faults.seen] == [said]
 
 
 @rows("is_late", [True, False])
@@ -352,6 +406,7 @@ class Node:
         self.unsubscribed: list[Any] = []
         self.refusal: Exception | None = None
         self.is_down = False
+        self.is_silent = False
 
     async def make(self) -> Any:
         if self.is_down:
@@ -359,7 +414,9 @@ class Node:
         one, other = memory_pair()
         ids = iter(range(1, 100))
 
-        def subscribe(*params: Any) -> int:
+        async def subscribe(*params: Any) -> int:
+            if self.is_silent:
+                await forever()
             if self.refusal is not None:
                 raise self.refusal
             self.subscribed.append(list(params))
@@ -479,6 +536,18 @@ async def test_one_that_is_closed_without_a_connection_is_not_made_again() -> No
         await settle()
         assert node.subscribed == [["newHeads"]]
         assert node.unsubscribed == []
+
+
+@pytest.mark.virtual_time
+async def test_a_peer_that_does_not_respond_in_the_next_session_is_asked_again_after_the_timeout() -> None:
+    async with node_and_client() as (node, client):
+        heads = await Subscriptions(client).subscribe("newHeads", timeout=5)
+        node.is_silent = True
+        await node.lose()
+        node.is_silent = False
+        began = asyncio.get_running_loop().time()
+        assert isinstance(await anext(heads), Gap)
+        assert 4 < asyncio.get_running_loop().time() - began < 7
 
 
 @pytest.mark.virtual_time
