@@ -410,7 +410,7 @@ class Calling(StreamCaller):
         return self._engine.fault
 
     def report_fault(self, fault: Exception) -> None:
-        """Report a fault of the peer that gets no response: to the hook `fault`, otherwise as a warning in the log, at most
+        """Report a fault of the peer that gets no response: to the hook `fault`, or as a warning in the log, at most
         once a second."""
         self._engine.rules.hooks.unanswered(fault)
 
