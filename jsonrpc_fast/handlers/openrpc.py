@@ -82,13 +82,9 @@ def _method(
         params, structure = [], "either"
     else:
         structure = _structure(found)
-        params = [
-            _parameter(each, components)
-            for each in found.values()
-            # A positional-only parameter has a default here, otherwise the structure would be "by-position": a client
-            # that passes params by name cannot set it.
-            if structure != "by-name" or each.kind is not Parameter.POSITIONAL_ONLY
-        ]
+        # No client can pass a parameter of this kind. It has a default: otherwise the structure would be another.
+        unreachable = {"by-name": Parameter.POSITIONAL_ONLY, "by-position": Parameter.KEYWORD_ONLY}.get(structure)
+        params = [_parameter(each, components) for each in found.values() if each.kind is not unreachable]
     summary, described = read_docstring(_doc_of(function), found)
     for param in params:
         if param["name"] in described:

@@ -245,6 +245,12 @@ def test_what_can_only_be_named() -> None:
     assert [each["name"] for each in document["methods"][0]["params"]] == ["c"]
 
 
+def test_what_can_only_be_passed_by_position() -> None:
+    document = openrpc(Handlers({"f": lambda a, /, b=2, *, c=1: c}), title="T", version="1")
+    assert document["methods"][0]["paramStructure"] == "by-position"
+    assert [each["name"] for each in document["methods"][0]["params"]] == ["a", "b"]
+
+
 def test_discover() -> None:
     """The document includes what is registered later."""
     handlers = Handlers({"a": plain}, discover={"title": "T", "version": "1"})
