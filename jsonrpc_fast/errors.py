@@ -72,7 +72,11 @@ class HandshakeError(RuntimeError):
 
 
 class SignInError(RuntimeError):
-    """A client did not get an OAuth token. The text names the step that failed, and contains nothing that was sent."""
+    """A client did not get an OAuth token. The text names the step that failed, and contains nothing that was sent.
+
+    If a server does not respond to the sign-in, the text has its address, without path and query, and `__cause__` is
+    the exception of the HTTP library.
+    """
 
 
 class ProgramStartError(OSError):

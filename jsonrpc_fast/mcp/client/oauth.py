@@ -13,7 +13,8 @@ Rules:
     machine, if the server is on it.
   - Data from an authorization server is checked before the SDK reads it: addresses, and tokens by the rule that
     `connect` applies to a token of its caller.
-  - No error, log or `repr` contains a token, a code, a secret, or data that a server sent.
+  - No error, log or `repr` contains a token, a code, a secret, or data that a server sent, but for the address of a
+    server that fails, without its path and query.
   - A sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
     cut off.
 
@@ -40,9 +41,10 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ...codec import Raw
 from ...errors import SignInError
-from ...http.library import tls_context
+from ...http.library import exchange_with, tls_context
 from ...support import MAX_PORT, check_callable, check_count, check_seconds, check_type, logger_of
 from ..http.headers import BEARER_TOKEN
+from ..http.sending import SIGNING_IN, sent_with_auth
 from .token_stores import FileStore, MemoryStore, TokenStore
 
 try:
@@ -63,7 +65,7 @@ try:
         OAuthToken,
         ProtectedResourceMetadata,
     )
-    from pydantic import AnyUrl, BaseModel
+    from pydantic import AnyUrl, BaseModel, ValidationError
 except ImportError as _error:
     raise ImportError(
         'sign-in needs the extra `mcp-client-oauth`: pip install "jsonrpc_fast[mcp-client-oauth]"'
@@ -82,7 +84,7 @@ _FAULTS: Final = {
     "resource": "the metadata of the server is that of another server",
     "issuer": "the metadata of the authorization server names another issuer than the server does",
     "unread resource": "the server did not give its metadata",
-    "no issuer": "the authorization server has no metadata where the specification expects them",
+    "unread issuer": "the authorization server did not give its metadata where the specification expects them",
     "bad issuer": "the metadata of the authorization server is malformed",
     "registration": "the authorization server did not register this client: ask its owner for a client_id",
     "redirect": "the browser came back from an issuer other than the one requested",
@@ -162,8 +164,9 @@ class OAuth(httpx2.Auth):
         message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
         accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
         client = httpx2.AsyncClient(auth=self, verify=tls_context(), timeout=REQUEST_SECONDS)
-        async with client, client.stream("POST", server, json=message, headers=accept):
-            pass
+        async with client:
+            request = client.build_request("POST", server, json=message, headers=accept)
+            await (await sent_with_auth(client, request)).aclose()
 
     async def _open(self, server: str) -> OAuthClientProvider:
         async with self._opening:
@@ -180,6 +183,7 @@ class OAuth(httpx2.Auth):
         _check_server(request.url, httpx2.URL(self._storage.server))
         flow: Flow | None = None
         outgoing = request
+        response: httpx2.Response | None = None
         stage = "start"
         refreshing = contextlib.AsyncExitStack()  # holds the lock of the store while tokens are refreshed
         is_refresh = False
@@ -198,9 +202,21 @@ class OAuth(httpx2.Auth):
                     is_refresh = False
                     sent = self._header = request.headers.get("authorization")
                     self._is_ready = True
+                    stage = "start"
                 else:
-                    stage = _stage_of(outgoing)
-                    if not is_refresh and stage == "token" and _form_of(outgoing).get("grant_type") == "refresh_token":
+                    # A request that follows a redirect belongs to the same step, whatever its path is.
+                    if response is None or outgoing is not response.next_request:
+                        before, stage = stage, _stage_of(outgoing)
+                        if stage == "resource" != before:
+                            self._storage.faults.clear()  # those of an earlier sign-in
+                    if stage == "registration":
+                        # Without the metadata of its server, the client would be registered elsewhere.
+                        self._storage.check_metadata()
+                    if (
+                        not is_refresh
+                        and stage == "token"
+                        and (await _form_of(outgoing)).get("grant_type") == "refresh_token"
+                    ):
                         is_refresh = True
                         await refreshing.enter_async_context(self._store.lock(self._storage.server))
                         # A server that rotates refresh tokens ends all of them if an old one is used.
@@ -210,14 +226,23 @@ class OAuth(httpx2.Auth):
                             outgoing = await _step(flow.__anext__(), stage)
                             continue
                     outgoing = _prepare(outgoing, self._storage.server)
-                response = yield outgoing
+                    outgoing.extensions[SIGNING_IN] = _asked(stage, is_refresh=is_refresh)
+                try:
+                    response = yield outgoing
+                except GeneratorExit:
+                    task = asyncio.current_task()
+                    if outgoing is not request and task is not None and task.cancelling():
+                        what, role = outgoing.extensions[SIGNING_IN]
+                        place = exchange_with(outgoing.url)
+                        text = "%s: the timeout of a call, or its cancellation, came before a response%s (%s)"
+                        _logger.warning(text, what, place, role)
+                    raise
                 # Only these responses are read here. The body of any other belongs to the caller, who may stream it.
                 if outgoing is not request or response.status_code in (401, 403):
                     _bound(response)
                     if outgoing is not request:
-                        response = await self._read(response, outgoing, stage)
-                        if is_refresh and response.status_code not in (200, 201):
-                            await _check_refusal(response)
+                        await response.aread()
+                        response = self._checked(response, outgoing, stage, is_refresh=is_refresh)
                 elif flow is None:
                     return
                 if outgoing is request and sent is not None:
@@ -229,7 +254,7 @@ class OAuth(httpx2.Auth):
                     # Another request has obtained a new token meanwhile: try that one before requesting another.
                     if outgoing is not request or request.headers.get("authorization") != sent:
                         continue
-                outgoing = await _step(flow.asend(response), stage, response)
+                outgoing = await _step(flow.asend(response), stage, response, self._storage.faults.get(stage))
         except StopAsyncIteration:
             return
         finally:
@@ -237,14 +262,24 @@ class OAuth(httpx2.Auth):
                 await flow.aclose()
             await refreshing.aclose()
 
-    async def _read(self, response: httpx2.Response, outgoing: httpx2.Request, stage: str) -> httpx2.Response:
+    def _checked(
+        self, response: httpx2.Response, outgoing: httpx2.Request, stage: str, *, is_refresh: bool
+    ) -> httpx2.Response:
         """Check a response of an authorization server. Return it in a form that the SDK reads; {} if unusable."""
-        if response.status_code not in (200, 201):
+        status, faults = response.status_code, self._storage.faults
+        is_given = status in (200, 201)
+        found = _members(response.content)
+        if is_refresh and (not is_given or _tokens(found) is None):
+            _check_refusal(status, found.get("error"))
+        if not is_given:
+            is_metadata = stage in ("resource", "issuer")
+            # Metadata may be at one of several places: that the others have none is no fault.
+            if not (is_metadata and status == 404 and stage in faults):
+                faults[stage] = f"{_FAULTS[f'unread {stage}' if is_metadata else stage]} (HTTP status {status})"
             response.headers.pop("content-type", None)  # the charset is the server's choice, and some codecs are slow
             return response
-        found = _members(await response.aread())
+        faults.pop(stage, None)
         if stage == "issuer":
-            self._storage.has_metadata = True
             # The servers of some large providers name themselves with a slash at the end, and their metadata without.
             expected = self._storage.context.auth_server_url
             self._storage.issuer = str(found.get("issuer", ""))
@@ -255,7 +290,14 @@ class OAuth(httpx2.Auth):
                     _check_address(address, self._storage.server)
         if stage == "token":
             found = {} if _tokens(found) is None else found
-        return httpx2.Response(response.status_code, json=found, request=outgoing)
+            status = 200  # the SDK takes no other one for a refreshed token
+        content = b"{}"
+        with contextlib.suppress(ValueError, RecursionError):  # Python writes no integer of more than 4300 digits
+            content = json.dumps(found).encode()
+        if stage == "issuer" and (names := _wrong_members(content)):
+            wrong = f"these members are missing or malformed: {', '.join(names)}" if found else "it is no JSON object"
+            faults[stage] = f"{_FAULTS['bad issuer']}: {wrong}"
+        return httpx2.Response(status, content=content, request=outgoing)
 
 
 @dataclass(eq=False, repr=False)
@@ -266,7 +308,7 @@ class _Storage:
         context: The context of the SDK, once its provider is made.
         client: The client, if it was registered in advance.
         port: The port of the redirect, if there is one.
-        has_metadata: Whether the authorization server sent something as its metadata.
+        faults: Why metadata could not be read, or a request was refused, by step.
         issuer: The name of the authorization server in its metadata; "" if it is not known.
     """
 
@@ -276,7 +318,7 @@ class _Storage:
     context: OAuthContext = field(init=False)
     client: OAuthClientInformationFull | None = None
     port: int | None = None
-    has_metadata: bool = False
+    faults: dict[str, str] = field(default_factory=dict)
     issuer: str = ""
 
     async def read_again(self) -> bool:
@@ -333,6 +375,12 @@ class _Storage:
         """Return the port of the redirect with which the client was registered; None if it was not."""
         port = self._record.get("port")
         return port if type(port) is int and 0 < port <= MAX_PORT else None
+
+    def check_metadata(self) -> None:
+        """Raise SignInError if the authorization server has no metadata that can be used."""
+        # Servers of 2025-03-26 have no metadata of the resource, and may have none at all.
+        if self.context.oauth_metadata is None and self.context.protected_resource_metadata is not None:
+            raise SignInError(f"sign-in failed: {self.faults.get('issuer', _FAULTS['bad issuer'])}")
 
     async def _save(self) -> None:
         await self._store.save(self.server, json.dumps(self._record))
@@ -483,12 +531,9 @@ class _Redirect:
 
     async def begin(self, address: str) -> None:
         _check_address(address, self.context.server_url)
+        self.storage.check_metadata()
         metadata = self.context.oauth_metadata
-        if metadata is None:  # servers of 2025-03-26 have no metadata of the resource, and may have none at all
-            if self.context.protected_resource_metadata is not None:
-                fault = "bad issuer" if self.storage.has_metadata else "no issuer"
-                raise SignInError(f"sign-in failed: {_FAULTS[fault]}")
-        elif "S256" not in (metadata.code_challenge_methods_supported or ()):
+        if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
         # The SDK appends its query with a "?", even to an address that already has a query.
         endpoint, _, query = address.rpartition("?")
@@ -529,48 +574,70 @@ async def _asserted(assertion: Callable[..., Awaitable[str]], *arguments: str) -
         raise SignInError("the assertion for the authorization server could not be made") from error
 
 
-async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Response | None = None) -> httpx2.Request:
-    """Advance the SDK to its next request."""
+async def _step(
+    step: Awaitable[httpx2.Request], stage: str, response: httpx2.Response | None = None, fault: str | None = None
+) -> httpx2.Request:
+    """Advance the SDK to its next request.
+
+    Args:
+        fault: What is wrong with the responses of this stage; None: not known.
+    """
     stages = [stage]
     token = _stage.set(stages)
     try:
         return await step
     # A new exception without a cause, because the texts of the SDK's exceptions contain data from the server.
     except (OAuthFlowError, ValueError, httpx2.InvalidURL):
-        reason = ""
-        if response is not None and stage == "resource" and response.status_code not in (200, 201):
-            stages.append("unread resource")
+        text = _FAULTS[stages[-1]] if fault is None or stages[-1] != stage else fault
         if response is not None and stage == "token":
-            with contextlib.suppress(Exception):
-                # Only a standard error code of the response is shown.
-                reason = _reason(response.json()["error"])
-        fault = SignInError(f"sign-in failed: {_FAULTS[stages[-1]]}{reason}")
+            # Only a standard error code of the response is shown.
+            text += _reason(_members(response.content).get("error"))
+        made = SignInError(f"sign-in failed: {text}")
     finally:
         _stage.reset(token)
-    raise fault
+    raise made
+
+
+def _asked(stage: str, *, is_refresh: bool) -> tuple[str, str]:
+    """Return what fails if a request of the SDK does, and the role of the server."""
+    what = "the token could not be refreshed" if is_refresh else "sign-in failed"
+    return what, "the metadata of the server" if stage == "resource" else "the authorization server"
 
 
 def _stage_of(request: httpx2.Request) -> str:
     if request.method == "GET":
-        return "resource" if "oauth-protected-resource" in request.url.path else "issuer"
+        # The server may name any address as that of its own metadata.
+        known = ("oauth-authorization-server", "openid-configuration")
+        return "issuer" if any(name in request.url.path for name in known) else "resource"
     is_form = "form" in request.headers.get("content-type", "")
     return "token" if is_form else "registration"
 
 
-def _form_of(request: httpx2.Request) -> dict[str, str]:
-    return dict(parse_qsl(request.content.decode()))
+async def _form_of(request: httpx2.Request) -> dict[str, str]:
+    # Not `content`, which a request that follows a redirect does not have before it is read.
+    return dict(parse_qsl((await request.aread()).decode()))
 
 
-async def _check_refusal(response: httpx2.Response) -> None:
+def _check_refusal(status: int, code: object) -> None:
     """Raise SignInError if a refresh failed, but the authorization server did not say that the token is of no use.
 
     A person who signs in again would not help, and the token can be refreshed later.
     """
-    code = _members(await response.aread()).get("error")
     # The codes with which an authorization server says that a refresh token is of no more use (RFC 6749, section 5.2).
-    if code not in ("invalid_grant", "invalid_client", "unauthorized_client"):
-        text = f"the authorization server responded with the HTTP status {response.status_code}{_reason(code)}"
+    # The last one is that of GitHub, with the status 200.
+    if code not in ("invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"):
+        usable = ", but without a token that can be used" if status in (200, 201) else ""
+        text = f"the authorization server responded with the HTTP status {status}{usable}{_reason(code)}"
         raise SignInError(f"the token could not be refreshed: {text}. Try again later")
+
+
+def _wrong_members(metadata: bytes) -> list[str]:
+    """Return the names of the members of an authorization server's metadata that are missing or malformed."""
+    try:
+        OAuthMetadata.model_validate_json(metadata)
+    except ValidationError as error:
+        return list(dict.fromkeys(str(fault["loc"][0]) for fault in error.errors()))  # names of the model's own fields
+    return []
 
 
 def _is_same_issuer(one: object, other: str) -> bool:

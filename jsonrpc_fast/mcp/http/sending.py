@@ -21,7 +21,7 @@ from http.cookiejar import CookieJar
 from typing import Any, Final, TypeAlias
 
 from ...codec import Response
-from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
+from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, SignInError
 from ...framing.sse import Event, EventDecoder
 from ...http.library import exchange_with, pieces_of
 from ...support import is_failure, on_failure
@@ -48,6 +48,8 @@ MAX_IDLE: Final = 64
 """Maximum number of connections without a request."""
 
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
+SIGNING_IN: Final = "jsonrpc_fast.sign_in"
+"""Among the extensions of a request that `auth` makes: what fails if it does, and the role of the server."""
 STRAY: Final = "the sending of a request was cancelled"
 """The reason when httpx2 or `auth` raises a foreign cancellation."""
 
@@ -185,7 +187,7 @@ class HttpSender:
             http: Any = self._http if self._pool is None else self._pool.take()
             with on_failure(partial(self._give_back, http)):
                 request = http.build_request(method, self.url, headers=fields, content=body, timeout=self._timeout)
-                http_response = await http.send(request, stream=True, follow_redirects=False)
+                http_response = await sent_with_auth(http, request)
             http_response.extensions[_CLIENT] = http
             target = http_response.next_request
             # 303, and 301 or 302 after a POST, would become a GET, which has another meaning here.
@@ -227,6 +229,23 @@ class HttpSender:
             made = CallTimeout(f"the network took too long{made}")
         made.__cause__ = error
         return made
+
+
+async def sent_with_auth(http: Any, request: Any) -> Any:
+    """Send a request with the `auth` of an HTTP client, and return the response, whose body is not read.
+
+    Raises SignInError: a request that `auth` made itself failed, such as one to an authorization server.
+    """
+    try:
+        return await http.send(request, stream=True, follow_redirects=False)
+    except httpx2.RequestError as error:
+        # Some make a new request to the server instead of adding a header to this one.
+        if error.request is request or error.request.url == request.url:
+            raise
+        what, role = error.request.extensions.get(SIGNING_IN, ("sign-in failed", "which `auth` asked"))
+        why = translated(error)
+        text = f"the network took too long{why}" if isinstance(why, CallTimeout) else why
+        raise SignInError(f"{what}: no response came{exchange_with(error.request.url)} ({role}): {text}") from error
 
 
 async def read(http_response: Any, limit: int) -> bytes:

@@ -293,6 +293,8 @@ async def test_an_expired_token_is_refreshed_without_the_person() -> None:
         (503, SECRET, "HTTP status 503. Try again later$"),
         (400, {"error": "invalid_request"}, "HTTP status 400: invalid_request"),
         (429, {}, "HTTP status 429"),
+        (200, SECRET, "HTTP status 200, but without a token that can be used. Try again later$"),
+        (201, {"access_token": "a b", "token_type": "Bearer"}, "HTTP status 201, but without a token that can be used"),
     ],
     ids=str,
 )
@@ -536,19 +538,19 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "no resource for now": (
         RESOURCE,
         lambda here: here.answers.update({RESOURCE[:-4]: Response(SECRET, 503)}) or Response(SECRET, 503),
-        "the server did not give its metadata$",
+        r"the server did not give its metadata \(HTTP status 503\)$",
         0,
     ),
     "malformed metadata": (
         METADATA,
         lambda here: JSONResponse([SECRET]),
-        "the metadata of the authorization server is malformed$",
+        "the metadata of the authorization server is malformed: it is no JSON object$",
         0,
     ),
     "no metadata": (
         METADATA,
         lambda here: Response(SECRET, 404),
-        "the authorization server has no metadata where the specification expects them$",
+        r"did not give its metadata where the specification expects them \(HTTP status 404\)$",
         0,
     ),
     **{
@@ -576,7 +578,7 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "compressed metadata": (
         METADATA,
         lambda here: Response(b"\x1f\x8b" + bytes(100), headers={"content-encoding": "gzip"}),
-        "the metadata of the authorization server is malformed$",
+        "the metadata of the authorization server is malformed: it is no JSON object$",
         0,
     ),
     "endless resource": (RESOURCE, lambda here: StreamingResponse(endless()), "is too large", 0),
@@ -615,10 +617,15 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "no token": (
         "/token",
         lambda here: JSONResponse({"error": "invalid_grant", "error_description": SECRET}, 400),
-        "gave no token that can be used: invalid_grant$",
+        r"gave no token that can be used \(HTTP status 400\): invalid_grant$",
         1,
     ),
-    "a text": ("/token", lambda here: Response(SECRET.encode() + b"\xff", 400), "gave no token that can be used$", 1),
+    "a text": (
+        "/token",
+        lambda here: Response(SECRET.encode() + b"\xff", 400),
+        r"gave no token that can be used \(HTTP status 400\)$",
+        1,
+    ),
     "a token by another name": (
         "/token",
         lambda here: JSONResponse({"accessToken": SECRET, "token_type": "Bearer"}),
@@ -682,11 +689,19 @@ async def test_a_token_that_fits_into_no_header_is_refused_and_not_shown(
         assert "tokens" not in (await here.store.load(here.url) or "")
 
 
-async def test_a_new_token_that_cannot_be_used_leads_to_another_sign_in() -> None:
-    def answer(request: Request) -> Any:
-        here.provider.grants.append("bad")
+@rows(
+    ("status", "body"),
+    [
+        (400, {"error": "invalid_grant", "error_description": SECRET}),
+        (200, {"error": "bad_refresh_token"}),
+    ],
+    ids=str,
+)
+async def test_a_refresh_token_that_is_refused_leads_to_another_sign_in(status: int, body: Any) -> None:
+    def answer() -> Any:
+        here.provider.grants.append("refused")
         del here.answers["/token"]
-        return JSONResponse({"access_token": "a b", "token_type": "Bearer"})
+        return JSONResponse(body, status)
 
     async with world() as here:
         async with here.connect() as client:
@@ -696,7 +711,189 @@ async def test_a_new_token_that_cannot_be_used_leads_to_another_sign_in() -> Non
         here.answers["/token"] = answer
         async with here.connect() as client:
             assert await text_of(client, "read") == "anna"
-        assert (here.visits, here.provider.grants) == (2, ["code", "bad", "code"])
+        assert (here.visits, here.provider.grants) == (2, ["code", "refused", "code"])
+
+
+async def test_a_token_that_is_refreshed_with_the_status_201_needs_no_person() -> None:
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        await here.store.save(here.url, json.dumps({**record, "until": 0}))
+        made = here.provider.issue(["read"], here.url, "client")
+        here.answers["/token"] = JSONResponse(made.model_dump(), 201)
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        assert here.visits == 1
+
+
+PARTIAL = {"issuer": "https://login.example", "authorization_endpoint": "https://login.example/authorize"}
+METADATA_OF: dict[str, Any] = {
+    "/resource": {"resource": "https://example.org/mcp", "authorization_servers": ["https://login.example"]},
+    METADATA: {**PARTIAL, "token_endpoint": "https://login.example/token"},
+    "/token": {"access_token": "good", "token_type": "Bearer"},
+}
+
+
+def elsewhere(answers: dict[str, Any], store: Any = None) -> Any:
+    """Return a connection of a program to a server whose authorization server gives these answers, by path."""
+
+    async def serve(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/mcp":
+            challenge = 'Bearer resource_metadata="https://example.org/resource?x=1"'
+            return httpx2.Response(401, headers={"www-authenticate": challenge})
+        answer = answers.get(request.url.path) or METADATA_OF.get(request.url.path)
+        if isinstance(answer, Exception):
+            raise answer
+        if callable(answer):
+            answer = await answer()
+        if answer is None or isinstance(answer, httpx2.Response):
+            return answer or httpx2.Response(404)
+        return httpx2.Response(200, json=answer)
+
+    auth = oauth.client_credentials("reports", SECRET, issuer="https://login.example", store=store)
+    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(serve), auth=auth)
+    return mcp.connect("https://example.org/mcp", http_client=http_client)
+
+
+NO_METADATA = "sign-in failed: the metadata of the authorization server is malformed: "
+NOT_GIVEN = "sign-in failed: the authorization server did not give its metadata where the specification expects them"
+
+
+@rows(
+    ("path", "answer", "text"),
+    [
+        (METADATA, httpx2.Response(503, text=SECRET), f"{NOT_GIVEN} (HTTP status 503)"),
+        (METADATA, httpx2.Response(404, text=SECRET), f"{NOT_GIVEN} (HTTP status 404)"),
+        (METADATA, httpx2.Response(200, text=f"<p>{SECRET}"), f"{NO_METADATA}it is no JSON object"),
+        (METADATA, [SECRET], f"{NO_METADATA}it is no JSON object"),
+        (METADATA, PARTIAL, f"{NO_METADATA}these members are missing or malformed: token_endpoint"),
+        (
+            METADATA,
+            {**dict.fromkeys(METADATA_OF[METADATA]), "scopes_supported": SECRET, SECRET: 1},
+            (
+                f"{NO_METADATA}these members are missing or malformed: "
+                "issuer, authorization_endpoint, token_endpoint, scopes_supported"
+            ),
+        ),
+        (
+            METADATA,
+            {**METADATA_OF[METADATA], "issuer": "https://evil.example"},
+            "sign-in failed: the metadata of the authorization server names another issuer than the server does",
+        ),
+        (
+            "/token",
+            httpx2.Response(307, headers={"location": "/other"}),
+            "sign-in failed: the authorization server gave no token that can be used (HTTP status 404)",
+        ),
+        (
+            "/token",
+            httpx2.Response(308, headers={"location": "https://evil.example/token"}),
+            "sign-in failed: the authorization server gave no token that can be used (HTTP status 308)",
+        ),
+        (
+            "/token",
+            httpx2.ConnectError("Name or service not known"),
+            (
+                "sign-in failed: no response came from https://login.example (the authorization server): "
+                "the server at login.example cannot be reached: Name or service not known"
+            ),
+        ),
+        (
+            "/token",
+            httpx2.ReadTimeout(""),
+            (
+                "sign-in failed: no response came from https://login.example (the authorization server): "
+                "the network took too long"
+            ),
+        ),
+        (
+            METADATA,
+            httpx2.RemoteProtocolError(""),
+            (
+                "sign-in failed: no response came from https://login.example (the authorization server): "
+                "the server closed the connection early, or its HTTP is malformed"
+            ),
+        ),
+        (
+            "/resource",
+            httpx2.ReadError(""),
+            (
+                "sign-in failed: no response came from https://example.org (the metadata of the server): the "
+                "connection broke before the response was complete: the server may have closed it as idle, or want TLS"
+            ),
+        ),
+    ],
+    ids=str,
+)
+async def test_a_sign_in_that_fails_says_why_and_which_server(path: str, answer: Any, text: str) -> None:
+    with pytest.raises(SignInError) as caught:
+        await elsewhere({path: answer}).__aenter__()
+    assert str(caught.value) == text
+    assert caught.value.__cause__ is (answer if isinstance(answer, Exception) else None)
+
+
+async def test_a_token_endpoint_that_redirects_within_its_origin_is_followed() -> None:
+    async def token(request: Request) -> Any:
+        return await token_endpoint(here, has_secret)(request)
+
+    async with world() as here:
+        here.answers.update({"/token": RedirectResponse("/token2", 307), "/token2": token})
+        async with here.connect(oauth.client_credentials("reports", SECRET, issuer=here.issuer)) as client:
+            assert await text_of(client, "read") == "anna"
+
+
+async def test_a_refresh_token_is_kept_while_its_server_cannot_be_reached() -> None:
+    kept = {
+        "tokens": {"access_token": "old", "token_type": "Bearer", "refresh_token": "kept"},
+        "until": 0,
+        "issuer": METADATA_OF[METADATA],
+        "resource": METADATA_OF["/resource"],
+    }
+    store = MemoryStore()
+    await store.save("https://example.org/mcp", json.dumps(kept))
+    with pytest.raises(SignInError) as caught:
+        await elsewhere({"/token": httpx2.ConnectError("refused")}, store).__aenter__()
+    assert str(caught.value) == (
+        "the token could not be refreshed: no response came from https://login.example (the authorization server): "
+        "the server at login.example cannot be reached: refused"
+    )
+    assert json.loads(await store.load("https://example.org/mcp") or "") == kept
+
+
+async def test_a_sign_in_before_the_connection_says_which_server_is_down() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with world() as here:
+        here.answers[RESOURCE] = JSONResponse(
+            {"resource": here.url, "authorization_servers": [f"http://127.0.0.1:{port}/tenant"]}
+        )
+        with pytest.raises(SignInError) as caught:
+            await here.connect().__aenter__()
+    assert str(caught.value).startswith(
+        f"sign-in failed: no response came from http://127.0.0.1:{port} (the authorization server): "
+        f"the server at 127.0.0.1:{port} cannot be reached: "
+    )
+
+
+async def test_the_log_names_the_server_that_a_call_did_not_wait_for(caplog: pytest.LogCaptureFixture) -> None:
+    asked = asyncio.Event()
+
+    async def silent() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    connecting = asyncio.create_task(elsewhere({"/token": silent}).__aenter__())
+    await asked.wait()
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert [record.getMessage() for record in caplog.records] == [
+        (
+            "sign-in failed: the timeout of a call, or its cancellation, came before a response from "
+            "https://login.example (the authorization server)"
+        )
+    ]
 
 
 @rows("address", ["http://localhost:1/x", "http://127.0.0.1/x", "http://[::1]/x", "http://evil.example\\@localhost/x"])
@@ -796,7 +993,7 @@ async def test_a_program_has_credentials_of_its_own() -> None:
         here.answers["/token"] = token_endpoint(here, has_secret)
         async with here.connect(oauth.client_credentials("reports", SECRET, issuer=here.issuer)) as client:
             assert await text_of(client, "read") == "anna"
-        with pytest.raises(SignInError, match="no token that can be used: invalid_client"):
+        with pytest.raises(SignInError, match=r"no token that can be used \(HTTP status 401\): invalid_client"):
             await here.connect(oauth.client_credentials("reports", "wrong", issuer=here.issuer)).__aenter__()
         asked = here.requests.count("POST /token")
         with pytest.raises(SignInError):
