@@ -324,15 +324,18 @@ class Watcher:
         self._json = logs.json
         self._coloured = logs.log == 2 and is_coloured(sys.stderr)
         self._channel = sides(framing, profile)
-        self._waiting: deque[tuple[Side, float, bytes, int, str]] = deque()
+        # Not the sum of what the sides remember: that has a bound, and a closed connection leaves none.
+        self._unanswered: dict[Sender, int] = {"client": 0, "server": 0}
+        self._waiting: deque[tuple[Side, float, bytes, int, str | Callable[[], str]]] = deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._ending: str | None = None
 
-    def add(self, place: Direction | Side, chunk: bytes, line: str = "") -> None:
+    def add(self, place: Direction | Side, chunk: bytes, line: str | Callable[[], str] = "") -> None:
         """Queue a chunk, b"" at the end of a stream; or a line to log that is about something other than a message.
 
-        Called before the chunk is passed on, so that no response comes first.
+        Called before the chunk is passed on, so that no response comes first. A line that depends on the messages
+        before it is a function, which is called when they are decoded; "" is not logged.
         """
         side = self._channel[place] if isinstance(place, str) else place
         now = time.time()
@@ -366,20 +369,25 @@ class Watcher:
                 side, now, chunk, skipped, line = self._waiting.popleft()
                 self._waiting_bytes -= len(chunk) + _ENTRY_BYTES
             if line:
-                self._write(now, side, [({"note": line}, None)])
+                if said := line if isinstance(line, str) else line():
+                    self._write(now, side, [({"note": said}, None)])
                 continue
             if skipped:
                 note = {"note": f"{skipped} bytes are not logged: the log is too slow"}
                 self._write(now, side, [(note, None), *[({"note": text}, None) for text in side.skip()]])
             shown = []
             for entry, text in side.entries(now, chunk):
+                if entry.get("kind") == "request":
+                    self._unanswered[SENDERS[side.direction]] += 1
+                elif "ms" in entry:
+                    self._unanswered[_PEERS[side.direction]] -= 1
                 shown.append((entry, text if self._payloads else None))
                 if self._record is not None and text is not None:
                     self._add_to_record(record_line(text, SENDERS[side.direction], time=now, connection=side.number))
             self._write(now, side, shown)
-        pending = [(len(side.pending), SENDERS[side.direction]) for side in self._channel.values()]
-        left = sum([number for number, _ in pending])
-        of = f" ({', '.join([f'{number} of the {name}' for number, name in pending if number])})" if left else ""
+        left = sum(self._unanswered.values())
+        numbers = [f"{number} of the {name}" for name, number in self._unanswered.items() if number]
+        of = f" ({', '.join(numbers)})" if left else ""
         ending = {"note": f"{self._ending}; requests without a response: {left}{of}"}
         self._write(time.time(), None, [(ending, None)])
 

@@ -25,7 +25,7 @@ from ..framing import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import Status, escape, missing_extra, print_error
-from .tap import CHUNK_BYTES, Direction, Logs, Pending, Side, Watcher, sides, with_logs
+from .tap import CHUNK_BYTES, SENDERS, Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
 # RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two headers that the tap sets.
 _OF_THE_CONNECTION: Final = (
@@ -159,7 +159,8 @@ async def _pass_on(
             async with asyncio.timeout(30.0):
                 server_reader, server_writer = await connect()
         except OSError as error:  # also a TimeoutError
-            watcher.add("<-", b"", f"the server cannot be reached: {error.strerror or type(error).__name__}")
+            why = error.strerror or type(error).__name__
+            watcher.add(channel["<-"], b"", f"the server cannot be reached: {why}")
         else:  # not `return` above: PyPy's compiler aborts at one before `except*`
             writers.append(server_writer)
             async with asyncio.TaskGroup() as group:
@@ -167,7 +168,8 @@ async def _pass_on(
                 group.create_task(_pump(server_reader, writer, watcher, channel["<-"]))
     except* OSError as errors:
         reason = errors.exceptions[0]
-        watcher.add("<-", b"", f"the connection broke: {getattr(reason, 'strerror', None) or type(reason).__name__}")
+        why = getattr(reason, "strerror", None) or type(reason).__name__
+        watcher.add(channel["<-"], b"", f"the connection broke: {why}")
     finally:
         for each in writers:
             each.close()
@@ -180,10 +182,16 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watc
             watcher.add(side, chunk)
             writer.write(chunk)
             await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
     finally:
         watcher.add(side, b"")
+    watcher.add(side, b"", partial(_ending, side))
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+def _ending(side: Side) -> str:
+    """Return what the log says at the end of a direction: nothing, if every request has its response."""
+    return f"the {SENDERS[side.direction]} ended its stream with requests in flight" * bool(side.pending or side.called)
 
 
 class _Tap:

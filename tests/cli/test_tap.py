@@ -403,7 +403,7 @@ def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     assert len(lines) == 60_001
     assert lines[-1] == (
         "--",
-        "the server ended with status 0; requests without a response: 8192 (4096 of the client, 4096 of the server)",
+        "the server ended with status 0; requests without a response: 60000 (30000 of the client, 30000 of the server)",
     )
 
 
@@ -637,7 +637,7 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
             ("->", "request add id=1 59 B"),
             ("->", "90 bytes are not logged: the log is too slow"),
             ("->", "request add id=1 59 B"),
-            ("--", "the server ended with status 0; requests without a response: 1 (1 of the client)"),
+            ("--", "the server ended with status 0; requests without a response: 2 (2 of the client)"),
         ]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -102,6 +103,39 @@ async def test_an_end_is_passed_on_and_what_breaks_is_told(tmp_path: Path) -> No
             assert await reader.read() == b""
         writer.close()
     assert any("the server cannot be reached: " in line for line in log_of(tmp_path))
+
+
+@pytest.mark.ci
+async def test_a_server_that_leaves_with_a_request_in_flight(tmp_path: Path) -> None:
+    """It ends its stream, or resets the connection; the requests are counted although the connections are closed."""
+    resets: list[bool] = []
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline():  # not a probe of the socket
+            resets.append(bool(resets))
+        if resets and resets[-1]:
+            own = writer.get_extra_info("socket")
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(leave, "127.0.0.1", 0)
+    async with server, tapped(tmp_path, f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (path, _):
+        for _ in range(2):
+            reader, writer = await asyncio.open_unix_connection(str(path))
+            writer.write(b'{"jsonrpc":"2.0","id":1,"method":"pay"}\n')
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+            writer.close()
+            async with asyncio.timeout(20):
+                await writer.wait_closed()
+    assert log_of(tmp_path) == [
+        "-> request pay id=1 39 B",
+        "<- the server ended its stream with requests in flight",
+        "-> the client ended its stream with requests in flight",
+        "-> request pay id=1 39 B",
+        "<- the connection broke: Connection reset by peer",
+        "-- the tap ended; requests without a response: 2 (2 of the client)",
+    ]
 
 
 async def test_connections_that_are_open_at_the_end(tmp_path: Path) -> None:
