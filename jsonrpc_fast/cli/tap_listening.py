@@ -4,7 +4,8 @@ Rules:
   - Over HTTP, method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two
     headers differ: `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
   - A response belongs to the request of the same HTTP exchange, or of the same session.
-  - Redirects are not followed, and no request is repeated. A server that cannot be reached gives the status 502.
+  - Redirects are not followed, and no request is repeated. Without a response of the server the client gets the status
+    502, with a text that says whether the server may have processed the request, which is logged in any case.
   - Between sockets, an end of one direction ends that direction alone; a connection that breaks ends both.
 """
 
@@ -232,18 +233,20 @@ class _Tap:
         has_body = asyncio.Event()  # set when the whole body has been read
 
         async def body() -> AsyncIterator[bytes]:
-            more = True
-            while more:
+            """Yield what has not been read of the body."""
+            while not has_body.is_set():
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ConnectionError("the client is gone")
-                more = message.get("more_body", False)
-                if chunk := message.get("body", b""):
+                chunk = message.get("body", b"")
+                if chunk:
                     self._watcher.add(channel["->"], chunk)
+                if not message.get("more_body", False):
+                    self._watcher.add(channel["->"], b"")
+                    # Only one of the two may call `receive` at a time: `watch` begins when the body has been read.
+                    has_body.set()
+                if chunk:
                     yield chunk
-            self._watcher.add(channel["->"], b"")
-            # Only one of the two may call `receive` at a time: `watch` begins when the body has been read.
-            has_body.set()
 
         async def watch() -> None:
             await has_body.wait()
@@ -253,12 +256,10 @@ class _Tap:
         fields = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
         channel = self._channel(dict(fields).get(b"mcp-session-id"))
         if scope["method"] == "DELETE":
-            self._watcher.add("->", b"", "DELETE")
-        content = None
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
-            content = body()
-        else:
+            self._watcher.add(channel["->"], b"", "DELETE")
+        if not any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
             has_body.set()
+        content = None if has_body.is_set() else body
         exchange = asyncio.ensure_future(self._exchange(scope, fields, content, channel, send))
         watcher = asyncio.ensure_future(watch())
         try:
@@ -269,6 +270,8 @@ class _Tap:
             for task in (exchange, watcher):
                 task.cancel()
             await asyncio.wait([exchange, watcher])
+        if not has_body.is_set():  # the server has responded to a part of the request, or the client has left
+            self._watcher.add(channel["->"], b"", "the request was not read to its end")
         if not exchange.cancelled():
             exchange.result()
 
@@ -286,25 +289,31 @@ class _Tap:
     async def _exchange(self, scope: Any, fields: Any, body: Any, channel: dict[Direction, Side], send: Any) -> None:
         import httpx2
 
+        from ..http.library import ERRORS
+
         # The raw path, because decoding and encoding it again could change it.
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
         url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
         fields = [(b"host", url.netloc), *fields, (b"accept-encoding", b"identity")]
         try:
-            request = httpx2.Request(scope["method"], url, headers=fields, content=body)
+            request = httpx2.Request(scope["method"], url, headers=fields, content=body and body())
             response = await self._http.send(request, stream=True, follow_redirects=False)
-        except (httpx2.HTTPError, ConnectionError) as error:
-            # The text of another error may hold what the server sent.
-            why = error if isinstance(error, httpx2.ConnectError) else type(error).__name__
-            self._watcher.add("<-", b"", f"no response: {escape(str(why))}")
-            await _refuse(send, b"The server cannot be reached.\n")
+        except (*ERRORS, ConnectionError) as error:
+            # The log and the recording have the request, although the server did not get it.
+            if body is not None:
+                with contextlib.suppress(ConnectionError):  # the client has left: the log says so
+                    async for _ in body():
+                        pass
+            why = _failure(error)
+            self._watcher.add(channel["<-"], b"", f"no response: {why}")
+            await _refuse(send, f"{why}\n".encode())
             return
         try:
             if 200 <= response.status_code <= 599:
                 await self._respond(response, channel, send)
             else:  # not the status of a final response (RFC 9110, section 15); uvicorn cannot send it
-                self._watcher.add("<-", b"", f"status {response.status_code}")
+                self._watcher.add(channel["<-"], b"", f"status {response.status_code}")
                 await _refuse(send, b"The status of the server is invalid.\n")
         finally:
             await response.aclose()
@@ -313,12 +322,18 @@ class _Tap:
         import httpx2
 
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_json, is_stream = kind == "application/json", kind == "text/event-stream"
+        is_json = kind in ("application/json", "application/json-rpc", "application/jsonrequest")
+        is_stream = kind == "text/event-stream"
         side = channel["<-"]
         if is_stream:
             side = Side("<-", "sse", self._profile, side.pending, side.called, side.number)
-        if response.status_code != 200 or not (is_json or is_stream):
-            self._watcher.add("<-", b"", f"status {response.status_code}")
+        if response.status_code != 200:
+            self._watcher.add(side, b"", f"status {response.status_code}")
+        elif not (is_json or is_stream):
+            # It may be the response to a request that counts as one without a response.
+            self._watcher.add(
+                side, b"", "status 200, and a body that is not logged: its Content-Type is not that of JSON"
+            )
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
@@ -332,7 +347,26 @@ class _Tap:
                 self._watcher.add(side, b"")
             await send({"type": "http.response.body", "body": b""})
         except httpx2.HTTPError as error:  # uvicorn closes the connection of an unfinished response
-            self._watcher.add("<-", b"", f"the response broke off: {type(error).__name__}")
+            self._watcher.add(side, b"", f"the response broke off: {type(error).__name__}")
+
+
+def _failure(error: Exception) -> str:
+    """Say why there is no response, without what the server sent, which the text of an error may hold."""
+    import httpx2
+
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+        return f"the server cannot be reached: {escape(str(error) or type(error).__name__)}"
+    if isinstance(error, ConnectionError):
+        return "the client left within its request"
+    if isinstance(error, httpx2.NetworkError):
+        what = "the connection to the server broke"
+    elif not isinstance(error, httpx2.RemoteProtocolError):
+        what = f"the exchange with the server failed ({type(error).__name__})"
+    elif "without sending a response" in str(error):  # also after a part of the head of a response
+        what = "the server closed the connection, and sent no HTTP response"
+    else:
+        what = "what the server sent is not valid HTTP"
+    return f"{what}; it may have processed the request"
 
 
 async def _refuse(send: Any, data: bytes) -> None:
