@@ -38,7 +38,7 @@ from .output import (
 )
 
 _KINDS: Final[tuple[str, ...]] = get_args(get_type_hints(Classification)["kind"])
-CHUNK_BYTES: Final = 256 * 1024
+FILE_CHUNK_BYTES: Final = 256 * 1024
 _FIRST_BYTES: Final = 4096  # most first messages fit
 
 # Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
@@ -160,7 +160,7 @@ def _read(file: str) -> Iterator[bytes | OSError]:
     try:
         # Unbuffered, so that `read` returns the data in a slow pipe, without waiting for a whole chunk.
         with open_input(file, 0) as stream:
-            while (chunk := stream.read(CHUNK_BYTES)) != b"":
+            while (chunk := stream.read(FILE_CHUNK_BYTES)) != b"":
                 if chunk is None:  # another process made the pipe non-blocking, and it is empty
                     select.select([stream], [], [])
                 else:

@@ -19,7 +19,7 @@ from ..codec import Message, ParseError, RawMessage, Request, Response, decode
 from ..framing import FrameReader
 from ..profile import PRESETS
 from ..testing.recordings import Sender, is_recording, read_recording
-from .check import CHUNK_BYTES, advice_on
+from .check import FILE_CHUNK_BYTES, advice_on
 from .output import (
     Status,
     cannot_read,
@@ -156,7 +156,7 @@ def read_texts(file: str, options: argparse.Namespace) -> Iterator[tuple[bytes, 
         OSError, ValueError: The file cannot be read, or is evidently something else; the text says what helps.
     """
     framing, profile = options.framing, PRESETS[options.profile]
-    with open_input(file, CHUNK_BYTES) as stream:
+    with open_input(file, FILE_CHUNK_BYTES) as stream:
         start = stream.peek()
         # As `check` refuses it: counted, each line of it would be an invalid message.
         if advice := advice_on(start, framing, profile, f"| jsonrpc-fast {options.command}"):
@@ -167,7 +167,7 @@ def read_texts(file: str, options: argparse.Namespace) -> Iterator[tuple[bytes, 
                 yield text, recorded.time, (recorded.connection, recorded.sender)
             return
         frames = FrameReader(framing or "newline", profile.limits.message_bytes)
-        while chunk := stream.read(CHUNK_BYTES):
+        while chunk := stream.read(FILE_CHUNK_BYTES):
             for frame in frames.feed(chunk):
                 yield frame.text or b"", None, (1, "client")
         for frame in frames.close():
