@@ -64,7 +64,7 @@ def test_several_files(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_chunk_boundaries(
     mixed: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(check, "FILE_CHUNK_BYTES", chunk_bytes)
     assert cli.main(["check", mixed]) == 1
     assert capsys.readouterr().out == (MIXED_FAULTS + MIXED_SUMMARY).format(name=mixed)
 
@@ -146,7 +146,7 @@ def test_line_over_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(PRESETS, "jsonrpc", JSONRPC.replace(limits=JSONRPC.limits.replace(message_bytes=39)))
-    monkeypatch.setattr(check, "CHUNK_BYTES", 16)
+    monkeypatch.setattr(check, "FILE_CHUNK_BYTES", 16)
     file = tmp_path / "big.ndjson"
     file.write_bytes(REQUEST + b'{"jsonrpc":"2.0","id":1,"method":"addition"}\n' + REQUEST + b"x" * 1000)
     assert cli.main(["check", str(file)]) == 1
@@ -314,7 +314,7 @@ def test_framings(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(check, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(check, "FILE_CHUNK_BYTES", chunk_bytes)
     monkeypatch.chdir(tmp_path)
     Path("f").write_bytes(data)
     assert cli.main(["check", "--framing", framing, "f"]) == (1 if faults else 0)
