@@ -55,7 +55,7 @@ async def main(program: str, line: int, expression: str, command: list[str]) -> 
                     print(expression, "=", text, flush=True)
                     request("continue", threadId=thread)
                 case {"type": "event", "event": "output", "body": {"output": text, "category": "stdout"}}:
-                    print("output:", text, end="", flush=True)
+                    print(text, end="", flush=True)  # any piece of the output, not a line
                 case {"type": "event", "event": "terminated"}:
                     request("disconnect")
                 case {"type": "response", "command": "disconnect"}:

@@ -224,5 +224,5 @@ def test_debugpy(tmp_path: Path) -> None:
     adapter = [python_of("languages"), "-m", "debugpy.adapter"]
     with example("debug_adapter", tmp_path / "a.py", 7, "y * 10", "--", *adapter) as client:
         shown, _ = client.process.communicate(timeout=3 * SECONDS)
-        assert shown == "stopped in double at line 7\ny * 10 = 20\noutput: 2\n"
+        assert shown == "stopped in double at line 7\ny * 10 = 20\n2\n"
         assert client.process.returncode == 0
