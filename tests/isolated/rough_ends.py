@@ -42,7 +42,7 @@ from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
 from ..support.certificates import contexts_of, write_certificates
 from ..support.places import ROOT
-from ..support.waiting import accepts, free_port
+from ..support.waiting import accepts, accepts_at, free_port
 
 KINDS: Final = ("tcp", "tls", "unix", "websocket", "wss", "stdio", "mcp")
 FULL: Final = Path("/dev/full")
@@ -117,7 +117,7 @@ class Far:
 
     async def run_process(self, command: list[str]) -> None:
         self.process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=self.stderr)
-        while not (os.path.exists(self.place) if self.kind == "unix" else accepts(int(self.place))):
+        while not (accepts_at(Path(self.place)) if self.kind == "unix" else accepts(int(self.place))):
             assert self.process.returncode is None, f"the server ended with {self.process.returncode}"
             await asyncio.sleep(0.02)
 
