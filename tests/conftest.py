@@ -85,8 +85,9 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.timeout(3600))  # it ends what hangs: at night the machine is busy
+        # It ends what hangs. At night the machine is busy, and a property has a hundred times as many examples.
+        if item.get_closest_marker("slow") or config.getoption("--slow"):
+            item.add_marker(pytest.mark.timeout(3600))
         if isinstance(item, pytest.Function) and item.get_closest_marker("virtual_time"):
             item.fixturenames.append("virtual_time")  # after `loop` and `each_loop`
     if config.getoption("--without-impl"):

@@ -269,7 +269,7 @@ def _raising_later() -> Callable[[Any], Any]:
 
 
 @pytest.mark.ci
-@scaled_examples(5)
+@scaled_examples(10)
 @example(Left([Left(1), _around(253, None)]), lambda: lambda value: value.value, 0, JSONRPC, False)
 @example(Left([Left(1), _around(254, None)]), lambda: lambda value: value.value, 0, JSONRPC, False)
 @given(

@@ -28,7 +28,7 @@ from ..support.nginx import write_nginx
 from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.processes import end_process
-from ..support.waiting import free_port
+from ..support.waiting import accepts_at, free_port
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def workers_at(socket: Path, command: list[str], **environment: str) -> Iterator
     )
     try:
         deadline = time.monotonic() + 60
-        while not socket.exists():
+        while not accepts_at(socket):
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
