@@ -17,6 +17,7 @@ import argparse
 import ast
 import ctypes
 import json
+import math
 import os
 import random
 import resource
@@ -67,10 +68,17 @@ class Fuzzer:
         rng: The source of the inputs.
         directories: Where the corpus is read from.
         max_seconds: Maximum processor time of one input.
+        end: No stored input begins after this time of `time.monotonic`.
     """
 
     def __init__(
-        self, name: str, target: Target, rng: random.Random, directories: list[Path], max_seconds: float = MAX_SECONDS
+        self,
+        name: str,
+        target: Target,
+        rng: random.Random,
+        directories: list[Path],
+        max_seconds: float = MAX_SECONDS,
+        end: float = math.inf,
     ) -> None:
         self.name = name
         self.inputs = 0
@@ -82,6 +90,8 @@ class Fuzzer:
         self._order: list[Hashable] = []
         for directory in directories:
             for data in read_corpus(directory, name):
+                if time.monotonic() >= end:
+                    return
                 self.run(data)
 
     def fuzz(self, end: float, inputs: float) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import gc
 import importlib
 import json
@@ -32,8 +33,8 @@ from jsonrpc_fast.framing.frames import FRAMINGS, frame
 
 IN_USE = "the decoder is in use"
 THREADS = 4
-FUZZED_SECONDS = 5.0
-"""How long the threads run the fuzz targets in each round."""
+MAX_JOIN_SECONDS = 600.0
+"""How long a thread may take after its time: the thread sanitizer makes one input slow."""
 
 
 class Cycle:
@@ -62,8 +63,8 @@ def frequent_switches() -> Iterator[None]:
             gc.set_threshold(*threshold)
 
 
-def run_threads(work: Callable[[int], None]) -> None:
-    """Run `work` in several threads at once, and raise the first exception."""
+def run_threads(work: Callable[[int], None], seconds: float = 0.0) -> None:
+    """Run `work`, which takes that long or is short, in several threads at once, and raise the first exception."""
     failures: list[BaseException] = []
     barrier = threading.Barrier(THREADS)
 
@@ -78,11 +79,14 @@ def run_threads(work: Callable[[int], None]) -> None:
     with frequent_switches():
         for thread in threads:
             thread.start()
+        end = time.monotonic() + seconds + MAX_JOIN_SECONDS
         for thread in threads:
-            thread.join(600)  # the thread sanitizer makes them slow
+            thread.join(max(0.0, end - time.monotonic()))
     if failures:
         raise failures[0]
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    if any(thread.is_alive() for thread in threads):
+        faulthandler.dump_traceback()
+        raise AssertionError("a thread hangs")
 
 
 def text_of(thread: int, number: int) -> bytes:
@@ -262,19 +266,29 @@ def fuzz(seconds: float, seed: int) -> int:
 
     counts = [0] * THREADS
 
+    names = sorted(codec_targets.TARGETS)
+    share = seconds / 2 / len(names)
+
     def work(thread: int) -> None:
         own_seed = seed * THREADS + thread
         done, found = differential.run(own_seed, float("inf"), seconds / 2)
         assert found is None, found
         counts[thread] += done
-        names = sorted(codec_targets.TARGETS)
         for name in names:
             rng = random.Random(f"{own_seed} {name}")
-            fuzzer = Fuzzer(name, codec_targets.TARGETS[name], rng, [CORPUS], max_seconds=60)  # the sanitizer is slow
-            fuzzer.fuzz(time.monotonic() + seconds / 2 / len(names), float("inf"))
+            begin = time.monotonic()
+            fuzzer = Fuzzer(
+                name,
+                codec_targets.TARGETS[name],
+                rng,
+                [CORPUS],
+                max_seconds=60,  # the sanitizer is slow
+                end=begin + share / 2,
+            )
+            fuzzer.fuzz(begin + share, float("inf"))
             counts[thread] += fuzzer.inputs
 
-    run_threads(work)
+    run_threads(work, seconds)
     return sum(counts)
 
 
@@ -285,7 +299,7 @@ def main() -> None:
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
     rounds = refused = inputs = 0
-    while time.monotonic() < ends:
+    while (begin := time.monotonic()) < ends:
         for name in ("_core", "_pure"):
             impl = importlib.import_module(f"jsonrpc_fast.codec.{name}")
             for framing in FRAMINGS:
@@ -295,7 +309,7 @@ def main() -> None:
             share_messages(impl, 200)
             change_payloads(impl, 200)
             change_own_payloads(impl, 200)
-        inputs += fuzz(FUZZED_SECONDS, options.seed + rounds)
+        inputs += fuzz(time.monotonic() - begin, options.seed + rounds)  # half of the time of a round
         rounds += 1
     print(f"{rounds} rounds on both backends with {THREADS} threads; {refused} calls refused, {inputs} fuzzed inputs")
 
