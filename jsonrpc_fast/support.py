@@ -51,6 +51,7 @@ __all__ = [
     "pointer_to",
     "read_settings",
     "reference_target",
+    "say",
 ]
 
 MAX_PORT: Final = 65535
@@ -277,10 +278,16 @@ def check_headers(headers: Mapping[str, str] | None, *, any_values: bool = False
 
 
 def say(text: str) -> None:
-    """Print a line on stderr. Where stderr is closed or its disk is full, what the line is about goes on."""
+    """Write a line to stderr at once, whole beside those of other threads and processes.
+
+    Where stderr is closed or its disk is full, what the line is about goes on.
+
+    Args:
+        text: The line, without its end.
+    """
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            print(text, file=sys.stderr)
+            sys.stderr.write(f"{text}\n")  # `print` writes the end of the line by itself
 
 
 def logger_of(part: str) -> logging.Logger:

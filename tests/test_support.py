@@ -1,9 +1,11 @@
-"""JSON pointers with the examples of RFC 6901, what an exception of a function ends, and what it undoes."""
+"""JSON pointers with the examples of RFC 6901, what an exception ends and undoes, lines on stderr, and settings."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import io
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from jsonrpc_fast.support import (
     pointer_to,
     read_settings,
     reference_target,
+    say,
 )
 from jsonrpc_fast.types import UNSET
 
@@ -164,6 +167,39 @@ def test_few_places_catch_whatever_is_raised() -> None:
             names = [ast.unparse(handler.type) if handler.type else "" for handler in handlers]
             found += [path.relative_to(PACKAGE).as_posix() for name in names if name in ("", "BaseException")]
     assert found == ["handlers/awaiting.py", "handlers/awaiting.py", "http/guard.py", "mcp/server/methods.py"]
+
+
+# Lines on stderr
+
+
+class Written(io.StringIO):
+    """Keeps each write: others may write between two of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return super().write(text)
+
+
+def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", written := Written())
+    say("a line")
+    say("the next")
+    assert written.writes == ["a line\n", "the next\n"]
+    written.close()
+    say("nobody reads it")
+    monkeypatch.setattr("sys.stderr", None)
+    say("nobody reads it")
+
+
+def test_nothing_else_prints_to_a_file() -> None:
+    prints = re.compile(r"\bprint\([^#]*\bfile=")
+    texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    lines = [(path.name, line) for path, text in texts.items() if "print(" in text for line in text.splitlines()]
+    assert [place for place in lines if prints.search(place[1])] == []
 
 
 # Files of settings

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ..codec import Raw
 from ..codes import ErrorCode
 from ..errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError, RpcError
+from ..support import say
 from ..types import UNSET
 
 
@@ -45,9 +46,7 @@ def program_status(error: OSError, other: Status) -> Status:
 
 def print_error(text: str, program: str = "jsonrpc-fast") -> None:
     """Print an error message on stderr, if that is open."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):
-            print(f"{program}: {text}", file=sys.stderr)
+    say(f"{program}: {text}")
 
 
 def write_output(data: bytes) -> None:

@@ -29,7 +29,6 @@ import json
 import logging
 import secrets
 import socket
-import sys
 import time
 import webbrowser
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -42,7 +41,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from ...codec import Raw
 from ...errors import SignInError
 from ...http.library import exchange_with, tls_context
-from ...support import MAX_PORT, check_callable, check_count, check_seconds, check_type, logger_of
+from ...support import MAX_PORT, check_callable, check_count, check_seconds, check_type, logger_of, say
 from ..http.headers import BEARER_TOKEN
 from ..http.sending import SIGNING_IN, sent_with_auth
 from .token_stores import FileStore, MemoryStore, TokenStore
@@ -543,7 +542,7 @@ class _Redirect:
     async def result(self) -> AuthorizationCodeResult:
         async with redirect_to(self._port, self._state) as redirect:
             if await asyncio.to_thread(self._open_browser, self._address) is False:
-                print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
+                say(f"Open this address to sign in:\n{self._address}")
             try:
                 # Not `wait_for`, which would cancel the future that the listener sets.
                 await asyncio.wait([redirect], timeout=self._seconds)
