@@ -7,6 +7,7 @@ takes about a second to import. Files that the command line names are collected 
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from pathlib import Path
@@ -34,9 +35,13 @@ def is_shared(config: pytest.Config) -> bool:
 
 
 def files_in(folders: list[Path], patterns: list[str]) -> list[Path]:
-    """Return the files of tests in some folders, without the environments of peers."""
-    found = [(folder, file) for folder in folders for pattern in patterns for file in folder.rglob(pattern)]
-    return list({file for folder, file in found if "/." not in f"/{file.relative_to(folder).as_posix()}"})
+    """Return the files of tests in some folders, without the environments of peers: these have 100,000 files."""
+    found: set[Path] = set()
+    for folder in folders:
+        for place, inner, names in os.walk(folder):
+            inner[:] = [name for name in inner if not name.startswith(".") and name != "node_modules"]
+            found.update(Path(place, name) for name in names if any(fnmatch.fnmatch(name, each) for each in patterns))
+    return list(found)
 
 
 def divided(files: list[Path], count: int) -> list[list[Path]]:
