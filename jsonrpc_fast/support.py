@@ -278,12 +278,12 @@ def check_headers(headers: Mapping[str, str] | None, *, any_values: bool = False
 
 
 def say(text: str) -> None:
-    """Write a line to stderr at once, whole beside those of other threads and processes.
+    """Write a message to stderr at once, so that nothing of other threads comes between its parts.
 
-    Where stderr is closed or its disk is full, what the line is about goes on.
+    Where stderr is closed or its disk is full, what the message is about goes on.
 
     Args:
-        text: The line, without its end.
+        text: One line or several, without the end of the last.
     """
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):

@@ -22,15 +22,9 @@ from jsonrpc_fast.transports import TcpServer, UnixClient
 
 from ..support.command_line import environment
 from ..support.tables import rows
-from ..support.waiting import eventually
+from ..support.waiting import accepts_at, eventually
 
 LINE = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d (.*?)(?: [\d.]+ ms)?$")
-
-
-def accepts(path: Path) -> bool:
-    """Return whether a Unix socket accepts a connection, which is closed again."""
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
 
 
 @asynccontextmanager
@@ -42,7 +36,7 @@ async def tapped(folder: Path, target: str) -> AsyncIterator[tuple[Path, asyncio
         sys.executable, "-m", "jsonrpc_fast", "tap", *options, target, env=environment(), stderr=subprocess.PIPE
     )
     try:
-        await eventually(lambda: accepts(path))
+        await eventually(lambda: accepts_at(path))
         yield path, process
     finally:
         if process.returncode is None:

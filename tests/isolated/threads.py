@@ -265,7 +265,6 @@ def fuzz(seconds: float, seed: int) -> int:
     from ..fuzz.__main__ import CORPUS, Fuzzer
 
     counts = [0] * THREADS
-
     names = sorted(codec_targets.TARGETS)
     share = seconds / 2 / len(names)
 

@@ -17,7 +17,7 @@ from .pages import write_scripts
 from .places import PACKAGE, ROOT
 from .processes import end_process
 from .redis_server import RedisServer, redis_server
-from .waiting import accepts, blocking_eventually, free_port
+from .waiting import accepts, accepts_at, blocking_eventually, free_port
 
 PAGE = ROOT / "docs" / "deploy" / "mcp.md"
 _ANY_WORKER = """
@@ -93,7 +93,7 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
 
         def are_up() -> bool:
             assert all(process.poll() is None for process in workers.processes.values())
-            return all((folder / f"{name}.sock").exists() for name in workers.processes)
+            return all(accepts_at(folder / f"{name}.sock") for name in workers.processes)
 
         blocking_eventually(are_up, 60)
         proxy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
