@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import os
+import random
 import signal
 import sys
 from collections import Counter
@@ -123,8 +124,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Undo what libraries set at import: with py_ecc's recursion limit, deep values overflow the C stack."""
-    sys.setrecursionlimit(1000)
+    """Undo what libraries set at import, and make the draws of each test those of every run."""
+    sys.setrecursionlimit(1000)  # with py_ecc's, deep values overflow the C stack
+    random.seed(0)  # the delay before a connection may be none at all
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
