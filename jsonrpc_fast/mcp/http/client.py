@@ -2,7 +2,8 @@
 
 Rules:
   - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were sent before
-    it, and notifications wait for each other. Both wait for `initialize`.
+    it, and notifications wait for each other. Both wait for `initialize`, and briefly for the GET stream of a new
+    session: many servers drop what belongs to no request while it is not open.
   - A request that gets no response affects no other, and fails through `onfail`. The exceptions of this package contain
     no part of a body.
   - A session that the server ended (404) is replaced by a new one. The request that got the 404 is sent again. The
@@ -32,7 +33,7 @@ from ...types import MessageId
 from ..protocol.meta import object_members
 from .headers import OWN_STATUSES, RequestHeaders
 from .sending import (
-    END_SECONDS,
+    BRIEF_SECONDS,
     EVENT_STREAM,
     STRAY,
     Body,
@@ -223,8 +224,8 @@ class StreamableHttpClient(Connection):
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=END_SECONDS)
-        await self._sender.close(END_SECONDS)
+            await asyncio.wait(left, timeout=BRIEF_SECONDS)
+        await self._sender.close(BRIEF_SECONDS)
         self.channel_events.lost(None)
 
     def _begin_request(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -410,7 +411,7 @@ class StreamableHttpClient(Connection):
                 async for event in events:
                     self._on_event(response, post, event)
                     if post is not None and not post.ids:
-                        with move_on_after(END_SECONDS):  # so that the connection can be used again
+                        with move_on_after(BRIEF_SECONDS):  # so that the connection can be used again
                             await anext(events, None)
                         break
         except httpx2.HTTPError as error:
@@ -484,18 +485,34 @@ class StreamableHttpClient(Connection):
 
     # The GET stream of the session, which carries the messages that belong to no request of the client.
 
-    def _begin_listening(self, session: NegotiatedSession) -> None:
-        """Read the stream of a session for as long as the server offers it, and stop reading that of an earlier one."""
+    def _begin_listening(self, session: NegotiatedSession) -> asyncio.Event:
+        """Read the stream of a session for as long as the server offers it, and stop reading that of an earlier one.
+
+        Returns:
+            Set when the server has opened or refused the stream.
+        """
+        answered = asyncio.Event()
         if self.state is State.RUNNING:
             if self._listener is not None:
                 self._listener.cancel()
             self._unheard = None
-            self._listener = self._begin_request(self._listen(session))
+            self._listener = self._begin_request(self._listen(session, answered))
+            self._listener.add_done_callback(lambda _: answered.set())
+        else:
+            answered.set()
+        return answered
 
-    async def _listen(self, session: NegotiatedSession) -> None:
+    async def _open_listener(self, session: NegotiatedSession) -> None:
+        """Begin to read the stream of a session, and wait for a while until the server has opened or refused it."""
+        answered = self._begin_listening(session)
+        with move_on_after(BRIEF_SECONDS):  # some servers send the head of the stream with its first message only
+            await answered.wait()
+
+    async def _listen(self, session: NegotiatedSession, answered: asyncio.Event) -> None:
         cursor = Cursor()
         try:
             http_response = await self._events.open(session)
+            answered.set()
             if isinstance(http_response, HttpStatusError):
                 if http_response.status != 405:  # by which a server says that it has no such stream
                     self._report_fault(http_response)
@@ -544,7 +561,7 @@ class StreamableHttpClient(Connection):
             await self._sender.release(await self._sender.send("POST", session_headers(begun), notice))
             # Only now, because a server may refuse messages that arrive before the notification.
             self._session = begun
-            self._begin_listening(begun)
+            await self._open_listener(begun)
 
     # Notifications and responses.
 
@@ -588,7 +605,7 @@ class StreamableHttpClient(Connection):
             elif not 200 <= response.status_code < 300:
                 raise status_error(response)
             elif method == "notifications/initialized" and session is not None:
-                self._begin_listening(session)
+                await self._open_listener(session)
         except (Exception, asyncio.CancelledError) as error:
             self._report_fault(self._sender.translated(error))
         finally:

@@ -334,8 +334,8 @@ MAX_ATTEMPTS: Final = 5
 """How many times in a row resuming a stream may fail."""
 RETRY_SECONDS: Final = 1.0
 """How long to wait before a stream is resumed, unless the server sends a delay."""
-END_SECONDS: Final = 1.0
-"""How long to wait for a stream to end after its response."""
+BRIEF_SECONDS: Final = 1.0
+"""How long to wait for a stream to open, to end after its response, and for connections to close."""
 
 _MAX_BACKOFF_SECONDS: Final = 30.0
 

@@ -279,6 +279,53 @@ async def test_a_refused_get_stream_is_reported(status: int, faults: list[str]) 
     assert list(map(str, found)) == [f"{fault} from {server.url.removesuffix('/mcp')}" for fault in faults]
 
 
+async def test_a_call_waits_until_the_get_stream_of_its_session_is_open() -> None:
+    """Many servers drop a request or a notification that belongs to no call while there is no stream for it."""
+    begun = iter(["first", "second"])
+    ended: set[str] = set()
+    order: list[tuple[str, str]] = []
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        session = request.headers.get("mcp-session-id", "")
+        if request.rpc == "initialize":
+            await reply.send(request.result(INITIALIZED), headers={"mcp-session-id": next(begun)})
+        elif session in ended:
+            await reply.send(status=404)
+        elif request.rpc == "GET":
+            await asyncio.sleep(0.05)
+            order.append((session, "listens"))
+            await reply.begin()
+            await reply.is_closed.wait()
+        elif request.rpc == "tools/call":
+            order.append((session, "calls"))
+            await reply.send(request.result(TEXT))
+        else:
+            await reply.accept()
+
+    async with http_script(answer) as server, mcp.connect(server.url, mode="legacy") as client:
+        assert await client.call_tool("add") == TEXT
+        ended.add("first")
+        assert await client.call_tool("add") == TEXT
+    assert order == [("first", "listens"), ("first", "calls"), ("second", "listens"), ("second", "calls")]
+
+
+async def test_a_call_does_not_wait_for_long_for_the_get_stream() -> None:
+    """Some servers send its head with the first message only."""
+    called = asyncio.Event()
+
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        if request.rpc == "GET":
+            await called.wait()
+            await reply.begin()
+            await reply.is_closed.wait()
+        else:
+            called.set()
+            await reply.send(request.result(TEXT))
+
+    async with http_script(legacy(answer, listens=True)) as server, mcp.connect(server.url, mode="legacy") as client:
+        assert await client.call_tool("add", timeout=5) == TEXT
+
+
 async def test_a_session_that_ended_is_begun_again() -> None:
     sessions = iter(["first", "second"])
     faults: list[BaseException] = []

@@ -164,6 +164,8 @@ def _run(
             results.append(_result(release, side, revision or made_for, scenario, checks))
     if not results:
         raise RuntimeError(f"the suite ran no scenario: {''.join(printed)}")
+    if any(result.outcome == "FAIL" and not is_unfit(result) for result in results):
+        sys.stderr.write("".join(printed))  # why the client failed is not among the checks
     return results
 
 
