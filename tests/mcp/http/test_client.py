@@ -292,7 +292,7 @@ async def test_a_call_waits_until_the_get_stream_of_its_session_is_open() -> Non
         elif session in ended:
             await reply.send(status=404)
         elif request.rpc == "GET":
-            await asyncio.sleep(0.05)
+            await settle(200)  # a call that does not wait for it arrives first
             order.append((session, "listens"))
             await reply.begin()
             await reply.is_closed.wait()
