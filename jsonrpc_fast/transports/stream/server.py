@@ -153,6 +153,7 @@ class StreamServer:
         for name in rest.keys() - self._known.keys():
             raise unknown_transport_option(type(self), name, self._known)
         self._connections: dict[SocketTransport, Ending | None] = {}
+        self._ending: dict[SocketTransport, None] = {}  # asked to finish; `close` counts what they have dropped
         self.admission: Admission = Admission(
             self._connections,
             rest.pop("max_connections", 1000),
@@ -261,10 +262,9 @@ class StreamServer:
         for _ in range(3):
             await asyncio.sleep(0)
         # All connections end at the same time, so the server takes no longer than the slowest of them.
-        connections = list(self._connections)
-        for connection in connections:
-            connection.request_stop(grace_seconds, drain_seconds)
-        for connection in connections:
+        for connection in list(self._connections):
+            self._request_stop(connection, grace_seconds, drain_seconds)
+        for connection in list(self._ending):
             await connection.wait_closed()
         tasks = set(self._tasks.values()) - {asyncio.current_task()}  # `serve` itself may close the server
         if tasks:
@@ -274,8 +274,9 @@ class StreamServer:
             _, left = await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
             if left:
                 _logger.warning("functions that serve connections continue although they were cancelled: %d", len(left))
-        if dropped := sum(connection.dropped_requests for connection in connections):
+        if dropped := sum(connection.dropped_requests for connection in self._ending):
             _logger.warning("the server ended with requests without a response: %d", dropped)
+        self._ending.clear()  # a second call does not say it again
         # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()
@@ -339,7 +340,15 @@ class StreamServer:
 
     async def _abort_all(self) -> None:
         for connection in list(self._connections):
+            if connection not in self._ending:  # two signals came together, and `close` has not asked yet
+                self._request_stop(connection, 0, 0)
             await connection.disconnect()
+
+    def _request_stop(
+        self, connection: SocketTransport, grace_seconds: float | None, drain_seconds: float | None
+    ) -> None:
+        self._ending[connection] = None
+        connection.request_stop(grace_seconds, drain_seconds)
 
     def _free_address(self) -> None:
         """Free the address after the server has stopped listening; subclasses override this."""
