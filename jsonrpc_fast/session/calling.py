@@ -463,7 +463,7 @@ class Calling(StreamCaller):
 
     def _must_wait(self, calls: int) -> bool:
         engine, driver = self._engine, self._driver
-        return engine.may_call and (
+        return (engine.may_call or (not calls and engine.may_notify)) and (
             (calls > 0 and not engine.calls.may_begin(calls))
             or driver.transport.write_buffer_bytes > HIGH_WATER_BYTES
             or bool(driver.wait_queue.waiters)  # earlier waiters go first
@@ -471,6 +471,8 @@ class Calling(StreamCaller):
 
     def _may_send(self, calls: int, has_drained: bool) -> bool:
         engine = self._engine
+        if calls and not engine.may_call:
+            return True  # the engine raises the reason
         if engine.may_call and not engine.calls.may_begin(calls):
             return False
         return self._may_write(has_drained)
@@ -478,7 +480,7 @@ class Calling(StreamCaller):
     def _may_write(self, has_drained: bool) -> bool:
         # If no more may be sent, the engine raises the reason. The buffer may be above HIGH_WATER_BYTES although the
         # transport does not block: one waiter passes then.
-        if has_drained or self._reads or not self._engine.may_call:
+        if has_drained or self._reads or not self._engine.may_notify:
             return True
         self._driver.drain()
         return False

@@ -84,7 +84,7 @@ class Engine(Serving):
 
     Attributes:
         calls: The calls of this side.
-        may_call: Whether calls and notifications may be sent.
+        may_call: Whether calls may be sent; see also `may_notify`.
         is_leaving: Whether the peer has said goodbye.
         fault: What broke the connection; None while it is open, and after either side has closed it.
         closes: Whether this side has begun to close, and not because the peer has.
@@ -512,7 +512,7 @@ class Engine(Serving):
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Send a notification. Raises what `call` raises."""
-        if not self.may_call:
+        if not (self.may_call or self.may_notify):
             raise self.refusal()
         self._send_calls([], self.calls.notify(method, params, extra), destination)
 
@@ -571,6 +571,11 @@ class Engine(Serving):
         call = self.calls.fail(id, error)
         if call is not None:
             self._settled(call)
+
+    @property
+    def may_notify(self) -> bool:
+        """Whether notifications may be sent: also while a peer that has ended its stream waits for its responses."""
+        return self.may_call or (self.phase is Phase.ENDED and not self.is_leaving and self.fault is None)
 
     def refusal(self) -> ConnectionLost:
         """Return the error for a message that cannot be sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import socket
 import warnings
 import weakref
 from contextvars import ContextVar
@@ -26,11 +27,11 @@ from jsonrpc_fast.session import (
     Session,
     SessionContext,
 )
-from jsonrpc_fast.transports import MemoryTransport, memory_pair
+from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, slow
 from ..support.tables import rows
-from ..support.waiting import forever, results_of, settle
+from ..support.waiting import eventually, forever, results_of, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -703,6 +704,66 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
         assert answers == ([Response(1, "done")] if answered else [])
         assert session.dropped_requests == one.dropped_requests == (0 if answered else 1)
     await other.disconnect()
+
+
+@pytest.mark.virtual_time
+async def test_a_handler_notifies_a_peer_that_has_half_closed() -> None:
+    """As in a pipeline that sends its requests, ends its stream and reads what comes."""
+
+    async def work(context: SessionContext) -> str:
+        await asyncio.sleep(0.1)
+        await context.session.notify("m", [1])
+        context.session.notify_soon("m", [2])
+        with pytest.raises(ConnectionLost, match=r"^the connection is closed$"):
+            await context.session.call("m")  # there will be no response
+        return "done"
+
+    one, other = memory_pair()
+    received: list[Any] = []
+    other.onmessage = received.append
+    await other.start()
+    async with Session(one, {"work": work}) as session:
+        other.send(Request(1, "work"))
+        await settle()
+        other.channel.finish()
+        await session.wait_closed()
+        assert received == [Notification("m", [1]), Notification("m", [2]), Response(1, "done")]
+        with pytest.raises(ConnectionLost):
+            await session.notify("m")
+    await other.disconnect()
+
+
+@rows("reads", [True, False])
+async def test_a_handler_waits_for_a_peer_that_has_half_closed_and_does_not_read(reads: bool) -> None:
+    sent = 0
+    served = asyncio.Event()
+
+    async def work(context: SessionContext) -> None:
+        nonlocal sent
+        await context.session.wait_leaving()
+        try:
+            for _ in range(200):
+                await context.session.notify("m", ["x" * 100_000])
+                sent += 1
+        finally:
+            served.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        transport = TcpClient(*listening.getsockname())
+        async with Session(transport, {"work": work}, end_seconds=None):
+            with listening.accept()[0] as peer:
+                peer.sendall(encode_request(1, "work"))
+                peer.shutdown(socket.SHUT_WR)
+                await eventually(lambda: transport.write_buffer_bytes > 256 * 1024)
+                await settle(1000)
+                assert sent < 100  # the system takes some megabytes
+                assert transport.write_buffer_bytes < 500_000
+                if reads:
+                    received = b"".join(await asyncio.to_thread(lambda: [*iter(lambda: peer.recv(65536), b"")]))
+                    assert received.count(b'"m"') == 200
+                    assert received.endswith(b'{"jsonrpc":"2.0","id":1,"result":null}\n')
+            await served.wait()
+    assert (sent == 200) is reads
 
 
 @rows(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
