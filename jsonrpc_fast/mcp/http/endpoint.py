@@ -210,6 +210,9 @@ class McpEndpoint:
         # Checked before the message begins a session, or reaches one.
         if self._authorization is not None or self._server.may_need_scopes:
             await self._check_scopes(request, message if type(message) is list else [message])
+        # What it would begin now, such as a session or a subscription, `close` has already ended.
+        if self.is_closing:
+            raise Refusal(503, "The server is closing.")
         if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
             await self._post_alone(request, message)
         # With a session id, this is a second `initialize`, which the session refuses.

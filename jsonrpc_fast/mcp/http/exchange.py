@@ -413,9 +413,9 @@ class Exchanges:
             request.destination.settle(request, response)
 
     def end_streams(self) -> None:
-        """End the subscriptions that are in progress."""
+        """End the subscriptions that are in progress, also those whose functions have not begun."""
         for exchange in [*self._running]:
-            exchange.end_streams()
+            exchange.subscriptions.end()
 
     def abort(self) -> None:
         """End the requests that are in progress with an error."""

@@ -166,6 +166,9 @@ class ClientSubscriptions:
         if len(self.streams) >= MAX_STREAMS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
         self.streams.append(stream)
+        if self._client is None:
+            # Its request waited in a queue when the client or the server ended: nothing else would end it.
+            stream.ended.set()
         return stream
 
     def close(self, stream: SubscriptionStream) -> None:
@@ -173,7 +176,7 @@ class ClientSubscriptions:
         self.streams.remove(stream)
 
     def end(self) -> None:
-        """End all streams. No changes are sent any more, and the client is forgotten."""
+        """End all streams, also those opened later. No changes are sent any more, and the client is forgotten."""
         for stream in self.streams:
             stream.ended.set()
         if self._timer is not None:

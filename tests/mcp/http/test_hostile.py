@@ -19,7 +19,7 @@ from jsonrpc_fast.mcp.server import Context
 from ...support.asgi import LEFT, events_of, events_of_a_lifespan
 from ...support.mcp_http import Events, Exchange, Gate, begin_session, body_of, call, initialize, modern, request
 from ...support.tables import rows
-from ...support.waiting import eventually, results_of
+from ...support.waiting import eventually, results_of, settle
 
 user: ContextVar[str] = ContextVar("user")
 
@@ -71,6 +71,22 @@ async def test_a_stuck_subscription_is_given_up() -> None:
     await asyncio.wait_for(running, 20)
     assert not gate.server.connections
     await app.close()
+
+
+@rows("turns", range(16))
+@pytest.mark.virtual_time
+async def test_no_subscription_delays_the_end_of_the_endpoint(turns: int) -> None:
+    """Whenever the endpoint closes: before the subscription is read, before its function begins, or after that."""
+    app = McpEndpoint(Gate().server)
+    listen = modern(request(1, "subscriptions/listen", notifications={}))
+    exchange = Exchange(app, listen["json"], headers=listen["headers"])
+    running = asyncio.ensure_future(exchange.events())
+    await settle(turns)
+    before = asyncio.get_running_loop().time()
+    await app.close(5)
+    await running
+    assert asyncio.get_running_loop().time() - before < 1
+    assert b"error" not in body_of(exchange.sent)
 
 
 async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:

@@ -161,6 +161,42 @@ async def test_a_stream_ends_with_a_response_when_the_server_ends(schemas: Schem
     await ours.close()
 
 
+@rows("ends", ["the client", "the server"])
+async def test_a_stream_that_is_opened_after_the_end_ends_at_once(ends: str) -> None:
+    """Otherwise a client that sends the request and ends its stream would keep the server forever."""
+    server = busy_server(False, release := asyncio.Event())
+    ours, theirs = memory_pair(profile=server.profile)
+    serving = asyncio.create_task(server.run(theirs))
+    client = Conversation(ours, "2026-07-28")
+    await ours.start()
+    call = client.request("tools/call", {"name": "slow"})
+    await client.settle()
+    if ends == "the server":
+        server.on_signal()
+    id = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    if ends == "the client":
+        ours.channel.finish()  # before the function of the subscription begins
+    assert (await client.answer(id))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == id
+    assert [heard["method"] for heard in client.notifications] == ["notifications/subscriptions/acknowledged"]
+    release.set()
+    assert "result" in await client.answer(call)
+    await ours.close()
+    await asyncio.wait_for(serving, 30)
+
+
+async def test_a_client_that_has_ended_its_stream_gets_the_log_messages_of_its_call() -> None:
+    server = sample()
+    ours, theirs = memory_pair(profile=server.profile)
+    serving = asyncio.create_task(server.run(theirs))
+    client = Conversation(ours, "2026-07-28")
+    await ours.start()
+    id = client.request("tools/call", {"name": "work", "arguments": {"steps": 2}, "_meta": {LOG_LEVEL_KEY: "debug"}})
+    ours.channel.finish()
+    assert "result" in await client.answer(id)
+    assert [heard["params"]["data"] for heard in client.notifications] == [{"step": 0}, {"step": 1}]
+    await asyncio.wait_for(serving, 30)
+
+
 async def test_a_modern_request_sets_its_own_log_level() -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
