@@ -440,7 +440,8 @@ class Context:
             message: A text for people (2025-03-26 and later).
 
         Returns:
-            Whether the client asked for progress; if not, nothing is sent. A task sends none: its status has the text.
+            Whether it was sent: not if the client did not ask for progress, or reads nothing at the moment. A task
+            sends none: its status has the text.
 
         Raises:
             TypeError, ValueError: `progress` or `total` is not a finite number.

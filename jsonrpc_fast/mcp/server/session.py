@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ...codec import Notification, decoded
 from ...codec import Request as Message
 from ...errors import ConnectionLost, StateError
-from ...session import Destination, SessionOptions
+from ...session import Destination, InboundRequest, SessionOptions
 from ...transports import Transport
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LOG_LEVELS, UNKNOWN_LEVEL
@@ -147,6 +147,10 @@ class FrontSession(McpSession):
     def is_blocked(self) -> bool:
         """Whether the client does not read at the moment."""
         return self._transport.write_buffer_bytes > 1024 * 1024
+
+    def report_progress(self, request: InboundRequest, value: Any) -> bool:
+        """Report progress on a request. Return False if the client did not ask for it, or does not read."""
+        return not self.is_blocked and super().report_progress(request, value)
 
     async def ask_client(
         self,

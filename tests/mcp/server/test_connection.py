@@ -197,6 +197,29 @@ async def test_a_client_that_has_ended_its_stream_gets_the_log_messages_of_its_c
     await asyncio.wait_for(serving, 30)
 
 
+@pytest.mark.virtual_time
+async def test_progress_that_a_client_does_not_read_is_dropped_and_the_function_knows() -> None:
+    server = Server("reports", "1")
+    sent: list[bool] = []
+
+    @server.tool
+    async def work(context: Context) -> None:
+        for step in range(100):
+            sent.append(context.report_progress(step, message="x" * 100_000))
+            await asyncio.sleep(0)
+
+    async with converse(server, "2026-07-28") as client:
+        id = client.request("tools/call", {"name": "work", "_meta": {"progressToken": "p"}})
+        client.transport.pause_reading()
+        await client.settle()
+        await asyncio.sleep(1)
+        assert len(sent) == 100
+        assert 5 < sum(sent) < 20  # a megabyte waits at most
+        client.transport.resume_reading()
+        assert "result" in await client.answer(id)
+        assert len(client.notifications) == sum(sent)
+
+
 async def test_a_modern_request_sets_its_own_log_level() -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
