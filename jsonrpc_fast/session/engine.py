@@ -574,8 +574,10 @@ class Engine(Serving):
 
     @property
     def may_notify(self) -> bool:
-        """Whether notifications may be sent: also while a peer that has ended its stream waits for its responses."""
-        return self.may_call or (self.phase is Phase.ENDED and not self.is_leaving and self.fault is None)
+        """Whether notifications may be sent: also at the end, while what was received is served, like its responses."""
+        return self.may_call or (
+            Phase.OPEN < self.phase < Phase.CUT_OFF and not self.is_leaving and not self.has_served
+        )
 
     def refusal(self) -> ConnectionLost:
         """Return the error for a message that cannot be sent."""
