@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from secrets import token_hex
 from typing import Any, Final, TypedDict
 from weakref import WeakKeyDictionary
@@ -78,8 +78,23 @@ def check_name(name: str, value: str) -> None:
 async def confirm(connection: Client) -> None:
     """Wait until the broker knows the subscriptions."""
     # nats-py writes the ping of a flush at once, before the pending data. The second ping comes after that.
-    await connection.flush()
-    await connection.flush()
+    with reading_on(connection):
+        await connection.flush()
+        await connection.flush()
+
+
+@contextlib.contextmanager
+def reading_on(connection: Client) -> Iterator[None]:
+    """Keep a connection reading when a flush in the block takes too long or is cancelled.
+
+    nats-py cancels the future of such a flush and does not forget it. When the response arrives after all, nats-py
+    stops reading, and the connection looks open but hears nothing until the broker has missed several pings.
+    """
+    try:
+        yield
+    finally:
+        pongs = connection._pongs
+        pongs[:] = [asyncio.Future() if pong.cancelled() else pong for pong in pongs]
 
 
 async def close_client(client: Client) -> None:

@@ -34,6 +34,7 @@ from .connection import (
     check_options,
     check_subject,
     confirm,
+    reading_on,
 )
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
@@ -265,7 +266,7 @@ class Service:
                 with contextlib.suppress(NatsError):  # the hooks are told of it in any case
                     await self._refuse(message, "the service has stopped")
         if self._connection.is_connected:
-            with contextlib.suppress(NatsError):
+            with contextlib.suppress(NatsError), reading_on(self._connection):
                 await self._connection.flush(broker_seconds)
 
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
@@ -277,9 +278,10 @@ class Service:
         with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
             if self._connection.is_connected:
                 try:
-                    await self._connection.flush(broker_seconds)
-                    # A late response to an earlier flush may have settled this one: the broker may hang.
-                    await asyncio.wait_for(subscription.drain(), broker_seconds)
+                    with reading_on(self._connection):
+                        await self._connection.flush(broker_seconds)
+                        # A late response to an earlier flush may have settled this one: the broker may hang.
+                        await asyncio.wait_for(subscription.drain(), broker_seconds)
                     return
                 except TimeoutError:
                     # `drain` has marked it as closed: see above.
