@@ -100,7 +100,11 @@ async def _server(data: bytes) -> Hashable:
     await task
     items = read_items(stream, served.profile)
     # The response policy is "never": faults without an id get no response.
-    cancelled = [id_key(_id_of_cancelled(item)) for item in items if isinstance(item, Notification)]
+    cancelled = [
+        id_key(item.params.get("requestId"))
+        for item in items
+        if isinstance(item, Notification) and item.method == "notifications/cancelled" and isinstance(item.params, dict)
+    ]
     # All that have the id: a hostile client uses one again while it is in flight.
     cancels = sum(isinstance(item, Request) and id_key(item.id) in cancelled for item in items)
     # Nor does a batch where the revision has none.
@@ -111,11 +115,6 @@ async def _server(data: bytes) -> Hashable:
     methods = {item.method for item in items if isinstance(item, Request) and item.method in _METHODS}
     codes = {str(getattr(item, "code", type(item).__name__)) for item in items}
     return data[0] & 1, tuple(sorted(methods)[:2]), tuple(sorted(codes)[:3])
-
-
-def _id_of_cancelled(message: Notification) -> object:
-    named = message.method == "notifications/cancelled" and isinstance(message.params, dict)
-    return message.params.get("requestId") if named else None
 
 
 _METHODS: Final = frozenset(method for method, _ in _CALLS)

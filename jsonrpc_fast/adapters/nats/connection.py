@@ -93,7 +93,7 @@ def reading_on(connection: Client) -> Iterator[None]:
     try:
         yield
     finally:
-        pongs = connection._pongs
+        pongs = getattr(connection, "_pongs", [])
         pongs[:] = [asyncio.Future() if pong.cancelled() else pong for pong in pongs]
 
 

@@ -137,8 +137,8 @@ class McpEndpoint:
         if self.is_closing and asyncio.get_running_loop() is not self._closed_by:
             self.is_closing = False  # a framework that has closed it is served again, as by one test after another
         # Checked before anything is read, so that refusing a request is cheap.
-        if self.requests >= self._settings.max_requests or self.is_closing:
-            await _refuse(request, Refusal(503, "The server is busy."))
+        if self.is_closing or self.requests >= self._settings.max_requests:
+            await _refuse(request, Refusal(503, f"The server is {'closing' if self.is_closing else 'busy'}."))
             return
         self.requests += 1
         try:

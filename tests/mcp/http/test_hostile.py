@@ -89,6 +89,23 @@ async def test_no_subscription_delays_the_end_of_the_endpoint(turns: int) -> Non
     assert b"error" not in body_of(exchange.sent)
 
 
+@rows("turns", range(16))
+@pytest.mark.virtual_time
+async def test_no_session_outlives_the_endpoint(turns: int) -> None:
+    """Whenever the endpoint closes: what arrives later is refused, with the reason."""
+    gate = Gate()
+    app = McpEndpoint(gate.server)
+    exchange = Exchange(app, initialize())
+    running = asyncio.ensure_future(exchange.events())
+    await settle(turns)
+    await app.close(5)
+    await running
+    assert (app.sessions, gate.server.connections) == (0, set())
+    assert exchange.sent[0]["status"] in (200, 503)
+    late = await Exchange(app, initialize()).events()
+    assert (late[0]["status"], body_of(late)) == (503, b"The server is closing.\n")
+
+
 async def test_a_cancelled_task_of_the_server_leaves_nothing_behind() -> None:
     gate = Gate()
     app = McpEndpoint(gate.server)
